@@ -1,0 +1,1 @@
+"""All that crosses the process border: model files, a running engine's metrics and events, NVML."""

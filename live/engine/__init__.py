@@ -1,0 +1,1 @@
+"""What runs with vLLM installed, in a process of its own."""

@@ -1,0 +1,1 @@
+"""What a person sees: one script a page, shared parts in `parts`."""
