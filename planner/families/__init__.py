@@ -1,1 +1,60 @@
-"""One module a model family: a config in, the modules that vLLM builds out."""
+"""One module a model family: a config in, the modules and caches that vLLM builds out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+from planner.config_view import ConfigView
+from planner.facts import Finding
+from planner.inventory import EncoderFacts, Layer, Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FamilyInput:
+    """What a builder reads: `root` the whole config.json, `text` its language part (the same when there is no other)."""
+
+    architecture: str
+    root: ConfigView
+    text: ConfigView
+    is_quantized: bool
+    vllm_minor: int = 33  # of the release whose classes are meant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Built:
+    """What a builder says of a model; `model_config` adds what all families share (dtype, lengths, quantisation)."""
+
+    layers: tuple[Layer, ...]
+    parts: tuple[Part, ...]
+    is_mla: bool = False
+    is_hybrid: bool = False
+    is_moe: bool = False
+    is_multimodal: bool = False
+    is_encoder_decoder: bool = False
+    ties_embeddings: bool = False
+    encoders: tuple[EncoderFacts, ...] = ()
+    draft_layers: tuple[Layer, ...] = ()
+    draft_parts: tuple[Part, ...] = ()
+    max_encoder_tokens: int = 0
+    mla_nope_head_dim: int = 0
+    mla_v_head_dim: int = 0
+    kv_lora_rank: int = 0
+    qk_rope_head_dim: int = 0
+    intermediate_size: int | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+Builder = Callable[[FamilyInput], Built]
+
+_MODULES = ("dense", "gemma", "moe", "mla", "hybrid", "multimodal", "encoder_decoder", "nas")
+
+
+def builder_for(architecture: str) -> Builder | None:
+    """The builder of `architecture` (vLLM's registry name), or None for one that no family knows."""
+    for name in _MODULES:
+        builders: dict[str, Builder] = import_module(f"planner.families.{name}").BUILDERS
+        if architecture in builders:
+            return builders[architecture]
+    return None

@@ -1,0 +1,7 @@
+"""Family builders: encoder_decoder."""
+
+from __future__ import annotations
+
+from planner.families import Builder
+
+BUILDERS: dict[str, Builder] = {}

@@ -1,0 +1,7 @@
+"""Family builders: gemma."""
+
+from __future__ import annotations
+
+from planner.families import Builder
+
+BUILDERS: dict[str, Builder] = {}
