@@ -26,7 +26,7 @@ class ConfigView:
         """Whether any of `names` is present and not null."""
         return any(self.values.get(name) is not None for name in names)
 
-    def int(self, *names: str, default: int | None = None, least: int = 1) -> int:
+    def integer(self, *names: str, default: int | None = None, least: int = 1) -> int:
         """The first present of `names` as an integer of at least `least`; `default` when none is there."""
         for name in names:
             value = self.values.get(name)
@@ -39,15 +39,17 @@ class ConfigView:
             return value
         if default is None:
             raise PlanError(
-                f"{self.path}{names[0]}", None, f"config.json has no {self.path}{names[0]}; the model cannot be sized without it."
+                f"{self.path}{names[0]}",
+                None,
+                f"config.json has no {self.path}{names[0]}; the model cannot be sized without it.",
             )
         return default
 
-    def optional_int(self, *names: str, least: int = 0) -> int | None:
+    def optional_integer(self, *names: str, least: int = 0) -> int | None:
         """The first present of `names` as an integer, or None."""
-        return self.int(*names, least=least) if self.has(*names) else None
+        return self.integer(*names, least=least) if self.has(*names) else None
 
-    def float(self, name: str, default: float) -> float:
+    def number(self, name: str, default: float) -> float:
         """`name` as a finite number."""
         value = self.values.get(name)
         if value is None:
@@ -56,7 +58,7 @@ class ConfigView:
             raise self._refuse(name, value, "a number")
         return float(value)
 
-    def bool(self, name: str, default: bool) -> bool:
+    def flag(self, name: str, default: bool) -> bool:
         """`name` as true or false."""
         value = self.values.get(name)
         if value is None:
@@ -65,7 +67,7 @@ class ConfigView:
             raise self._refuse(name, value, "true or false")
         return value
 
-    def str(self, name: str, default: str | None = None) -> str | None:
+    def text(self, name: str, default: str | None = None) -> str | None:
         """`name` as text, or `default`."""
         value = self.values.get(name)
         if value is None:
@@ -74,7 +76,7 @@ class ConfigView:
             raise self._refuse(name, value, "a text")
         return value
 
-    def list(self, name: str) -> list[Any] | None:
+    def items(self, name: str) -> list[Any] | None:
         """`name` as a list, or None."""
         value = self.values.get(name)
         if value is None:

@@ -30,9 +30,7 @@ class Estimate:
     @classmethod
     def exact(cls, value_bytes: int, basis: Basis, formula: str = "") -> Estimate:
         """An estimate whose interval is a single value."""
-        return cls(
-            best_bytes=value_bytes, low_bytes=value_bytes, high_bytes=value_bytes, basis=basis, formula=formula
-        )
+        return cls(best_bytes=value_bytes, low_bytes=value_bytes, high_bytes=value_bytes, basis=basis, formula=formula)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,21 @@ from typing import Literal
 from planner.facts import Finding
 
 Role = Literal[
-    "embedding", "head", "attention", "mlp", "experts", "shared_experts", "router", "norm", "mamba",
-    "indexer", "vision", "audio", "projector", "draft", "other",
+    "embedding",
+    "head",
+    "attention",
+    "mlp",
+    "experts",
+    "shared_experts",
+    "router",
+    "norm",
+    "mamba",
+    "indexer",
+    "vision",
+    "audio",
+    "projector",
+    "draft",
+    "other",
 ]
 # Where a module outside the decoder layers lives under pipeline parallelism.
 Stage = Literal["first", "last", "first_and_last", "every"]
@@ -103,8 +116,22 @@ class Buffer:
 Module = Linear | Experts | Tensor | Embedding | Buffer
 
 CacheKind = Literal[
-    "full", "sliding", "chunked", "mla", "indexer", "mamba1", "mamba2", "gdn", "linear_attention", "short_conv", "kda",
-    "cross", "encoder_only", "shared", "none", "deepseek_v4",
+    "full",
+    "sliding",
+    "chunked",
+    "mla",
+    "indexer",
+    "mamba1",
+    "mamba2",
+    "gdn",
+    "linear_attention",
+    "short_conv",
+    "kda",
+    "cross",
+    "encoder_only",
+    "shared",
+    "none",
+    "deepseek_v4",
 ]
 
 
