@@ -71,6 +71,7 @@ class PlanRequest:
 
     model_id: str
     revision: str | None = None
+    config_json: str | None = None  # an uploaded config.json, which then stands for the model
     gpu: str | None = None  # a catalogue name; None with `gpu_memory_bytes` set: a custom card
     gpu_memory_bytes: int | None = None  # the CUDA total per card; overrides the catalogue's
     other_processes_bytes: int = 0  # held by others on the card before vLLM starts
