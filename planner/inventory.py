@@ -55,6 +55,9 @@ class Linear:
     head_size: int | None = None  # for `qkv`
     dtype: str | None = None  # None: the model's dtype; else e.g. "float32"
     repeat: int = 1
+    # For `column`: output i is cut into min(TP, max_shards[i]) pieces and copied beyond that (Mamba-2's B and C groups);
+    # 0 or an empty tuple: no bound.
+    max_shards: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +108,18 @@ class Embedding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """A tensor that is no parameter and no checkpoint tensor but is allocated while loading: a rotary cache, a mask."""
+    """A tensor that is no parameter and no checkpoint tensor but is allocated while loading: a rotary cache, a mask.
+
+    `shape[shard_dim]` is divided by TP, but for the last `grouped_size` of it, which is cut into at most `num_groups` pieces.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str | None = None
     repeat: int = 1
+    shard_dim: int | None = None
+    grouped_size: int = 0
+    num_groups: int = 0
 
 
 Module = Linear | Experts | Tensor | Embedding | Buffer
@@ -141,12 +150,15 @@ class StateTensor:
 
     `conv_extra_dim` names the axis that grows by one per speculative token (the convolution window), if any.
     `dtype_rule`: "conv" or "ssm" (resolved by mamba_cache_dtype / mamba_ssm_cache_dtype) or a dtype name.
+    `grouped_size` of `shape[shard_dim]` is cut into min(TP, num_groups) pieces only (Mamba-2's B and C).
     """
 
     shape: tuple[int, ...]
     shard_dim: int | None
     dtype_rule: str
     conv_extra_dim: int | None = None
+    grouped_size: int = 0
+    num_groups: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
