@@ -111,12 +111,14 @@ class Buffer:
     """A tensor that is no parameter and no checkpoint tensor but is allocated while loading: a rotary cache, a mask.
 
     `shape[shard_dim]` is divided by TP, but for the last `grouped_size` of it, which is cut into at most `num_groups` pieces.
+    `is_shared`: a rank holds it once, however many of its layers name it (rotary caches that only some layers use).
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str | None = None
     repeat: int = 1
+    is_shared: bool = False
     shard_dim: int | None = None
     grouped_size: int = 0
     num_groups: int = 0
@@ -163,7 +165,15 @@ class StateTensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """What one layer keeps per token or per sequence. `kind` "shared" or "none" keeps nothing of its own."""
+    """What one layer keeps per token or per sequence. `kind` "shared" or "none" keeps nothing of its own.
+
+    "indexer" (DSA keys): uint8, `head_size` bytes a token; `extra` has `index_topk`, the width of the int32 buffer
+    `[max_num_batched_tokens, index_topk]` that a rank allocates once while loading.
+    "deepseek_v4": one of a layer's several caches, told apart by which fields are set. `extra` has `state_bytes`, the
+    bytes of one state, and `role` (0 window, 1 compressed keys, 2 indexer keys, 3 compressor state, 4 indexer's
+    compressor state). Roles 1 and 2 keep one state per `compress_ratio` tokens in the engine's block size; 0, 3 and 4
+    are a `sliding_window` in blocks of `extra["block_size"]` tokens. Pages round up to 576 bytes (fp8_ds_mla; else 512).
+    """
 
     kind: CacheKind
     num_kv_heads: int = 0
