@@ -1,0 +1,162 @@
+"""What to change when a plan does not start: single changes, each tried by planning again, smallest first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from planner.answer import Advice, Plan
+from planner.facts import PlanError
+from planner.inventory import ModelFacts
+from planner.request import EngineFlags, PlanRequest
+from planner.units import GIB
+
+Planner = Callable[[PlanRequest, ModelFacts], Plan]
+
+LARGEST_ADVISED_UTILIZATION = 0.97
+LARGEST_ADVISED_RANKS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    """One change of one flag; `cost` orders attempts by how much they take from the user."""
+
+    flag: str
+    value: object
+    cost: float
+    text: str
+
+
+def advise(failing: Plan, model: ModelFacts, plan: Planner) -> tuple[Advice, ...]:
+    """Single changes with which `failing` starts, least costly first; empty when none alone is enough."""
+    found = []
+    for attempts in (_lengths, _sequences, _batched_tokens, _utilizations, _switches, _cards, _offload):
+        for attempt in attempts(failing, model):
+            changed = _try(failing.request, attempt, model, plan)
+            if changed is not None and changed.will_start:
+                found.append((attempt.cost, _advice(attempt, changed)))
+                break
+    for attempt in _each_alone(failing, model):
+        changed = _try(failing.request, attempt, model, plan)
+        if changed is not None and changed.will_start:
+            found.append((attempt.cost, _advice(attempt, changed)))
+    return tuple(advice for _, advice in sorted(found, key=lambda pair: pair[0]))
+
+
+def _try(request: PlanRequest, attempt: _Attempt, model: ModelFacts, plan: Planner) -> Plan | None:
+    flags = replace(request.flags, **{attempt.flag: attempt.value})
+    try:
+        return plan(replace(request, flags=flags), model)
+    except PlanError:  # the change itself is not allowed for this model: no advice
+        return None
+
+
+def _advice(attempt: _Attempt, changed: Plan) -> Advice:
+    pool = changed.pool
+    effect = (
+        f"starts: {max(0, changed.ranks[changed.bounding_rank].kv_pool.best_bytes) / GIB:.2f} GiB of KV cache, "
+        f"{pool.tokens:,} tokens, {pool.max_concurrency:.2f} requests of {pool.max_model_len:,} tokens"
+    )
+    return Advice(change=attempt.text, effect=effect, flag=attempt.flag, value=attempt.value)
+
+
+def _halves(start: int, floor: int) -> Iterator[int]:
+    """Powers of two below `start`, down to `floor`."""
+    value = 1 << (start - 1).bit_length() >> 1
+    while value >= floor:
+        yield value
+        value //= 2
+
+
+def _lengths(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
+    fitting = failing.pool.estimated_max_model_len
+    if not 0 < fitting < failing.pool.max_model_len:
+        return
+    kept = fitting / failing.pool.max_model_len
+    for length in (fitting // 1024 * 1024, fitting):
+        if length > 0:
+            yield _Attempt(
+                flag="max_model_len",
+                value=length,
+                cost=2.0 - kept if kept > 0.5 else 3.0,
+                text=f"--max-model-len {length} (instead of {failing.pool.max_model_len:,})",
+            )
+
+
+def _sequences(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
+    current = _resolved_int(failing, "max_num_seqs")
+    for value in _halves(current, 1):
+        cost = 1.2 if value >= 64 else 2.2
+        yield _Attempt(
+            flag="max_num_seqs", value=value, cost=cost, text=f"--max-num-seqs {value} (instead of {current:,})"
+        )
+
+
+def _batched_tokens(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
+    current = _resolved_int(failing, "max_num_batched_tokens")
+    floor = max(256, _resolved_int(failing, "max_num_seqs"))
+    for value in _halves(current, floor):
+        text = f"--max-num-batched-tokens {value} (instead of {current:,})"
+        yield _Attempt(flag="max_num_batched_tokens", value=value, cost=1.4 if value >= 2048 else 2.3, text=text)
+
+
+def _utilizations(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
+    """Upwards while the pool is too small; downwards when less memory is free than asked for."""
+    current = next(float(str(item.value)) for item in failing.resolved if item.name == "gpu_memory_utilization")
+    steps = round((LARGEST_ADVISED_UTILIZATION - current) * 100)
+    values = [current + step / 100 for step in range(1, steps + 1)] + [current - step / 100 for step in range(1, 60)]
+    free_check_failed = (failing.vllm_error or "").startswith("Free memory on device")
+    for value in values[max(0, steps) :] if free_check_failed else values[: max(0, steps)]:
+        rounded = math.floor(value * 100 + 1e-6) / 100
+        cost = 1.0 + abs(rounded - current) * 10
+        text = f"--gpu-memory-utilization {rounded} (instead of {current})"
+        yield _Attempt(flag="gpu_memory_utilization", value=rounded, cost=cost, text=text)
+
+
+def _cards(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
+    flags = failing.request.flags
+    size = flags.tensor_parallel_size * 2
+    while size <= LARGEST_ADVISED_RANKS:
+        text = f"--tensor-parallel-size {size} ({size * flags.pipeline_parallel_size} cards)"
+        yield _Attempt(flag="tensor_parallel_size", value=size, cost=4.0 + size / 16, text=text)
+        size *= 2
+
+
+def _offload(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
+    rank = failing.ranks[failing.bounding_rank]
+    short = max(failing.pool.needed_bytes - rank.kv_pool.best_bytes, -rank.kv_pool.best_bytes, 0)
+    first = math.ceil(short / GIB) + 1
+    for gib in (first, first * 2):
+        if gib * GIB < rank.weights.load.best_bytes:
+            text = f"--cpu-offload-gb {gib} (these weights then cross the bus at every step)"
+            yield _Attempt(flag="cpu_offload_gb", value=float(gib), cost=6.0, text=text)
+
+
+def _switches(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
+    if not failing.request.flags.enforce_eager:
+        yield _Attempt(
+            flag="enforce_eager", value=True, cost=2.6, text="--enforce-eager (no CUDA graphs: slower decoding)"
+        )
+
+
+def _each_alone(failing: Plan, model: ModelFacts) -> Iterator[_Attempt]:
+    """Changes that stand beside each other rather than on a scale."""
+    flags: EngineFlags = failing.request.flags
+    if flags.kv_cache_dtype == "auto":
+        yield _Attempt(
+            flag="kv_cache_dtype", value="fp8", cost=1.8, text="--kv-cache-dtype fp8 (half the KV bytes; check quality)"
+        )
+    if flags.quantization is None and model.quantization is None:
+        text = "--quantization fp8 (weights quantised while loading; check quality)"
+        yield _Attempt(flag="quantization", value="fp8", cost=3.4, text=text)
+    if flags.disable_hybrid_kv_cache_manager:
+        text = "without --disable-hybrid-kv-cache-manager (sliding windows then cost only their window)"
+        yield _Attempt(flag="disable_hybrid_kv_cache_manager", value=None, cost=0.9, text=text)
+    if model.is_multimodal and not flags.language_model_only:
+        text = "--language-model-only (no images or audio: their encoder and its profile go)"
+        yield _Attempt(flag="language_model_only", value=True, cost=2.8, text=text)
+
+
+def _resolved_int(plan: Plan, name: str) -> int:
+    return next(int(str(item.value)) for item in plan.resolved if item.name == name)
