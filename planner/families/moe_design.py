@@ -1,0 +1,126 @@
+"""How a mixture-of-experts decoder with grouped-query attention is put together from what its architecture chose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from planner.config_view import ConfigView
+from planner.families import Built
+from planner.families.blocks import (
+    AttentionShape,
+    attention,
+    build_layers,
+    final_norm,
+    gated_mlp,
+    kv_cache,
+    layer_norms,
+    vocabulary,
+)
+from planner.families.expert_layers import ExpertBlock
+from planner.families.rope import rope_cache
+from planner.inventory import Buffer, Cache, Module, Tensor
+
+
+def _everywhere(_: int) -> bool:
+    return True
+
+
+def _whole_context(_: int) -> int | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MoeDesign:
+    """One model's choices. `is_sparse(layer)`: it has experts, else a dense MLP; `window_of(layer)`: its sliding window."""
+
+    text: ConfigView
+    shape: AttentionShape
+    experts: ExpertBlock
+    dense_intermediate_size: int
+    rotary: Buffer
+    num_layers: int
+    is_sparse: Callable[[int], bool] = _everywhere
+    window_of: Callable[[int], int | None] = _whole_context
+    has_rotary: Callable[[int], bool] = _everywhere
+    attention_names: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
+    attention_prefix: str = "self_attn"
+    output_name: str = "o_proj"
+    extras: tuple[Module, ...] = ()  # modules of every layer beside attention, MLP and norms
+    norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
+    norms_have_bias: bool = False
+    dense_has_bias: bool = False
+    is_on_every_stage: bool = False  # the class builds tables and final norm without asking for its pipeline rank
+    ties: bool = False
+    embedding: str = "model.embed_tokens"
+    head_has_bias: bool = False
+
+
+def moe_design(
+    text: ConfigView, shape: AttentionShape, experts: ExpertBlock, dense_intermediate_size: int | None = None
+) -> MoeDesign:
+    """The usual design: experts in every layer, one rotary cache, whole attention, tables on the outer stages."""
+    dense = dense_intermediate_size or text.integer("intermediate_size", default=experts.intermediate_size)
+    return MoeDesign(
+        text=text,
+        shape=shape,
+        experts=experts,
+        dense_intermediate_size=dense,
+        rotary=rope_cache(text, shape.head_size),
+        num_layers=text.integer("num_hidden_layers", "n_layers"),
+        ties=text.flag("tie_word_embeddings", default=False),
+    )
+
+
+def sliding_windows(text: ConfigView, *, extra_tokens: int = 0) -> Callable[[int], int | None]:
+    """The window of each layer by the config's `layer_types`; None where attention sees the whole context."""
+    window = text.optional_integer("sliding_window")
+    sliding = {index for index, kind in enumerate(text.items("layer_types") or []) if kind == "sliding_attention"}
+    return lambda index: window + extra_tokens if window is not None and index in sliding else None
+
+
+def attention_sinks(shape: AttentionShape, name: str = "self_attn.sinks") -> Tensor:
+    """One sink logit per head, divided by TP with the heads."""
+    return Tensor(name=name, role="attention", shape=(shape.num_heads,), shard_dim=0)
+
+
+def layer_modules(design: MoeDesign, index: int) -> tuple[Module, ...]:
+    """The modules of layer `index`."""
+    width = design.shape.hidden_size
+    mixing = attention(
+        design.shape, prefix=design.attention_prefix, qkv=design.attention_names, output=design.output_name
+    )
+    if design.is_sparse(index):
+        feed_forward = design.experts.modules(width)
+    else:
+        feed_forward = gated_mlp(width, design.dense_intermediate_size, has_bias=design.dense_has_bias)
+    norms = layer_norms(width, *design.norms, has_bias=design.norms_have_bias)
+    rotary = (design.rotary,) if design.has_rotary(index) else ()
+    return (*mixing, *design.extras, *feed_forward, *norms, *rotary)
+
+
+def assemble(design: MoeDesign) -> Built:
+    """What vLLM builds for `design`."""
+
+    def build(index: int) -> tuple[tuple[Module, ...], tuple[Cache, ...]]:
+        return layer_modules(design, index), (kv_cache(design.shape, design.window_of(index)),)
+
+    everywhere = design.is_on_every_stage
+    tables = vocabulary(
+        design.text,
+        ties=design.ties,
+        embedding=design.embedding,
+        head_bias=design.head_has_bias,
+        embedding_on_every_stage=everywhere,
+        head_on_every_stage=everywhere,
+    )
+    last_norm = final_norm(
+        design.shape.hidden_size, has_bias=design.norms_have_bias, stage="every" if everywhere else "last"
+    )
+    return Built(
+        layers=build_layers(design.num_layers, "model.layers", build),
+        parts=(*tables.parts(), last_norm),
+        is_moe=True,
+        ties_embeddings=design.ties,
+        intermediate_size=design.dense_intermediate_size,
+    )
