@@ -46,6 +46,7 @@ class KvPool:
     state_bytes_per_request: int
     max_model_len: int
     findings: tuple[Finding, ...] = ()
+    available_bytes: int = 0  # what vLLM's fit check compares `needed_bytes` with, on the rank that bounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
