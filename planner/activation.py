@@ -1,0 +1,239 @@
+"""The activation peak of vLLM's profile run: the stages it passes through and the bytes each holds at once.
+
+The peak is the largest stage, not the sum: encoder, decoder layers, compilation, sampler. Sources: profile_run and
+_dummy_sampler_run of v1/worker/gpu_model_runner.py (V1) and v1/worker/gpu/model_runner.py (V2), 0.8 to 0.33.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner import overhead_constants as constants
+from planner.defaults import Resolved
+from planner.encoder_activation import EncoderPeak, encoder_peak
+from planner.facts import Basis, Estimate
+from planner.inventory import Experts, Linear, ModelFacts
+from planner.parallel import layer_ranges
+from planner.units import GIB, MIB
+from planner.versions import Era, Version
+
+_DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage of the profile run, with the interval of its peak."""
+
+    name: str
+    best_bytes: int
+    low_bytes: int
+    high_bytes: int
+    formula: str
+
+
+def activation_peak(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
+    """The bytes that the profile run holds beside the weights at its peak, on one card of stage `pp_rank`."""
+    workspace = moe_workspace_bytes(model, resolved, pp_rank)
+    stages = _stages(model, resolved, pp_rank)
+    top = max(stages, key=lambda stage: stage.best_bytes)
+    low = max(stage.low_bytes for stage in stages)
+    high = max(stage.high_bytes for stage in stages)
+    kept = f" + MoE workspace {workspace / GIB:.2f}" if workspace else ""
+    return Estimate(
+        best_bytes=top.best_bytes + workspace,
+        low_bytes=min(low, top.best_bytes) + workspace // 2 if workspace else min(low, top.best_bytes),
+        high_bytes=high + workspace + workspace // 20,
+        basis=Basis(kind="derived", note=_note(resolved, top)),
+        formula=f"{top.name}: {top.formula}{kept} = {(top.best_bytes + workspace) / GIB:.2f} GiB",
+    )
+
+
+def _note(resolved: Resolved, top: Stage) -> str:
+    return f"largest stage of vLLM's profile run ({top.name}), {resolved.runner.upper()} runner, {resolved.era.label}"
+
+
+def _stages(model: ModelFacts, resolved: Resolved, pp_rank: int) -> tuple[Stage, ...]:
+    encoder = encoder_peak(model, resolved) if pp_rank == 0 else None
+    stages = [_layer_stage(model, resolved, pp_rank, encoder)]
+    if encoder is not None:
+        stages.append(_encoder_stage(encoder))
+    if pp_rank == 0 and _compiles_embedding(model, resolved):
+        stages.append(_compile_stage(model, resolved))
+    if pp_rank == resolved.pp - 1:
+        stages.append(_sampler_stage(model, resolved, encoder))
+    return tuple(stages)
+
+
+def dtype_bytes(resolved: Resolved) -> int:
+    """The bytes of one activation value."""
+    return _DTYPE_BYTES.get(resolved.dtype, 2)
+
+
+def _token_bytes(model: ModelFacts, resolved: Resolved) -> int:
+    """One tensor of `max_num_batched_tokens` hidden vectors."""
+    return resolved.max_num_batched_tokens * model.hidden_size * dtype_bytes(resolved)
+
+
+# -- sampler ------------------------------------------------------------------------------------------------------------
+
+
+def sampler_bytes_per_logit(resolved: Resolved) -> tuple[float, float, float]:
+    """(best, low, high) bytes per logit at the sampler's peak: the logits and the copies sampling makes."""
+    rule = _sampler_rule(resolved)
+    logits = dtype_bytes(resolved)
+    return rule.best + logits, rule.low + logits, rule.high + logits
+
+
+def _sampler_rule(resolved: Resolved) -> constants.Constant:
+    if resolved.runner == "v2" and resolved.version < Version(0, 33, 0):
+        return constants.V2_PLAIN_SAMPLER_BYTES_PER_LOGIT
+    if resolved.era >= Era.V017_020 and sampled_rows(resolved) >= 8:
+        return constants.FUSED_SAMPLER_BYTES_PER_LOGIT
+    return constants.SORT_SAMPLER_BYTES_PER_LOGIT
+
+
+def sampled_rows(resolved: Resolved) -> int:
+    """The rows of logits in the profile run: one per dummy request."""
+    return max(1, min(resolved.max_num_batched_tokens, resolved.max_num_seqs))
+
+
+def _sampler_stage(model: ModelFacts, resolved: Resolved, encoder: EncoderPeak | None) -> Stage:
+    rows = sampled_rows(resolved)
+    logits = rows * model.vocab_size
+    best, low, high = sampler_bytes_per_logit(resolved)
+    row_bytes = rows * model.hidden_size * dtype_bytes(resolved)
+    kept = encoder.kept_bytes if encoder is not None else 0
+    fixed = _token_bytes(model, resolved) + 2 * row_bytes + kept + workspace_bytes(model, resolved)
+    return Stage(
+        name="sampler",
+        best_bytes=int(logits * best) + fixed,
+        low_bytes=int(logits * low) + fixed - kept // 2 - 10 * MIB,
+        high_bytes=int(logits * high) + fixed + kept // 2 + 10 * MIB,
+        formula=f"{rows:,} x {model.vocab_size:,} x {best:.1f} B + {fixed / GIB:.2f} GiB of hidden states and workspaces",
+    )
+
+
+def workspace_bytes(model: ModelFacts, resolved: Resolved) -> int:
+    """Library workspaces that grow during the profile run; from 0.27 they count as consumed instead."""
+    if resolved.era >= Era.V027_031 or resolved.gpu.vendor not in {"NVIDIA", "unknown"}:
+        return 0
+    return cublas_bytes(resolved) + _triton_buffer_bytes(model, resolved)
+
+
+def cublas_bytes(resolved: Resolved) -> int:
+    """The cuBLAS workspace, which PyTorch's allocator holds."""
+    if resolved.gpu.vendor not in {"NVIDIA", "unknown"}:
+        return 0
+    is_hopper_up = (resolved.gpu.capability or (8, 0)) >= (9, 0)
+    return constants.CUBLAS_WORKSPACE_HOPPER_BYTES if is_hopper_up else constants.CUBLAS_WORKSPACE_BYTES
+
+
+def _triton_buffer_bytes(model: ModelFacts, resolved: Resolved) -> int:
+    """Triton's top-k/top-p buffer: one fp32 row of the vocabulary a multiprocessor (0.17 to 0.20; then FlashInfer)."""
+    is_used = resolved.era is Era.V017_020 and resolved.runner == "v1" and sampled_rows(resolved) >= 8
+    return num_sms(resolved) * model.vocab_size * 4 if is_used else 0
+
+
+def num_sms(resolved: Resolved) -> int:
+    """The card's streaming multiprocessors, or a typical count for a card that is not listed."""
+    name = resolved.gpu.name
+    found = next((count for key, count in constants.NUM_SMS.items() if key in name), None)
+    return found if found is not None else constants.TYPICAL_NUM_SMS
+
+
+# -- layers and compilation ---------------------------------------------------------------------------------------------
+
+
+def _layer_stage(model: ModelFacts, resolved: Resolved, pp_rank: int, encoder: EncoderPeak | None) -> Stage:
+    width = max((_module_width(module, resolved) for module in _modules(model, resolved, pp_rank)), default=0)
+    tokens = resolved.max_num_batched_tokens
+    size = dtype_bytes(resolved)
+    copies = constants.LAYER_RESIDUAL_COPIES + (2 if pp_rank > 0 else 0)
+    kept = encoder.kept_bytes if encoder is not None else 0
+    peak = tokens * width * size + copies * _token_bytes(model, resolved)
+    best = peak + kept
+    return Stage(
+        name="layers",
+        best_bytes=best,
+        low_bytes=best - kept // 2 - peak // 10,
+        high_bytes=best + kept // 2 + peak // 5,
+        formula=f"{tokens:,} tokens x ({width:,} + {copies} x {model.hidden_size:,}) x {size} B",
+    )
+
+
+def _modules(model: ModelFacts, resolved: Resolved, pp_rank: int) -> list[Linear]:
+    """The distinct linear modules of the stage's layers (equal layers share one tuple)."""
+    span = layer_ranges(len(model.layers), resolved.pp)[pp_rank]
+    tuples = {id(model.layers[index].modules): model.layers[index].modules for index in span}
+    return [module for modules in tuples.values() for module in modules if isinstance(module, Linear)]
+
+
+def _module_width(module: Linear, resolved: Resolved) -> int:
+    """Values per token alive around one linear module: a gated MLP holds gate, up and their product."""
+    is_split = module.parallel in {"column", "qkv"}
+    outputs = sum(module.out_features) // (resolved.tp if is_split else 1)
+    if module.role in {"mlp", "shared_experts"} and is_split:
+        return outputs + (outputs // 2 if len(module.out_features) > 1 else outputs)
+    return outputs * 3 // 2
+
+
+def _compiles_embedding(model: ModelFacts, resolved: Resolved) -> bool:
+    """Whether torch.compile sees the embedding table: not for multimodal models, which are fed embeddings."""
+    is_compiled = not resolved.flags.enforce_eager and resolved.runner != "v0"
+    return is_compiled and not model.is_multimodal
+
+
+def _compile_stage(model: ModelFacts, resolved: Resolved) -> Stage:
+    table = model.vocab_size * model.hidden_size * dtype_bytes(resolved) // resolved.tp
+    best = table + constants.COLD_COMPILE_TOKEN_COPIES * _token_bytes(model, resolved)
+    is_warm = resolved.compile_cache == "warm"
+    is_cold = resolved.compile_cache == "cold"
+    return Stage(
+        name="warm compile" if is_warm else "cold compile",
+        best_bytes=0 if is_warm else best,
+        low_bytes=best - table // 50 if is_cold else 0,
+        high_bytes=0 if is_warm else best + table // 20,
+        formula=f"{model.vocab_size:,} x {model.hidden_size:,} embedding held twice while compiling"
+        + ("" if is_cold else " (a fresh container assumed)"),
+    )
+
+
+def _encoder_stage(encoder: EncoderPeak) -> Stage:
+    return Stage(
+        name="encoder",
+        best_bytes=encoder.peak_bytes,
+        low_bytes=int(encoder.peak_bytes * 0.6),
+        high_bytes=int(encoder.peak_bytes * 1.4),
+        formula=encoder.formula,
+    )
+
+
+# -- MoE workspace ------------------------------------------------------------------------------------------------------
+
+
+def moe_workspace_bytes(model: ModelFacts, resolved: Resolved, pp_rank: int) -> int:
+    """The routed experts' workspace, kept once grown: `T*k*(max(N/2, h) + max(N, h))*b`, N the fused gate and up.
+
+    Triton and Marlin experts (fused_moe/experts/triton_moe.py, workspace_shapes). MXFP4 on 9.0 and up runs kernels
+    that do not use it, and V0 frees it.
+    """
+    experts = _widest_experts(model, resolved, pp_rank)
+    if experts is None or _is_mxfp4_without_workspace(resolved):
+        return 0
+    fused = experts.intermediate_size * (2 if experts.is_gated else 1) // (1 if resolved.ep > 1 else resolved.tp)
+    out = fused // 2 if experts.is_gated else fused
+    slots = resolved.max_num_batched_tokens * experts.top_k * (resolved.dp if resolved.ep > 1 else 1)
+    values = max(out, experts.hidden_size) + max(fused, experts.hidden_size)
+    return slots * values * dtype_bytes(resolved)
+
+
+def _widest_experts(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Experts | None:
+    span = layer_ranges(len(model.layers), resolved.pp)[pp_rank]
+    tuples = {id(model.layers[index].modules): model.layers[index].modules for index in span}
+    found = [module for modules in tuples.values() for module in modules if isinstance(module, Experts)]
+    return max(found, key=lambda module: module.top_k * module.intermediate_size, default=None)
+
+
+def _is_mxfp4_without_workspace(resolved: Resolved) -> bool:
+    is_mxfp4 = resolved.quantization is not None and "mxfp4" in resolved.quantization
+    return is_mxfp4 and (resolved.gpu.vendor != "NVIDIA" or (resolved.gpu.capability or (8, 0)) >= (9, 0))

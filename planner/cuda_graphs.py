@@ -1,0 +1,107 @@
+"""CUDA graphs: what vLLM's trial capture takes off the budget (0.21 on) and what the real capture takes from the card."""
+
+from __future__ import annotations
+
+from planner import overhead_constants as constants
+from planner.defaults import Resolved
+from planner.facts import Basis, Estimate
+from planner.inventory import Experts, ModelFacts
+from planner.parallel import layer_ranges
+from planner.units import GIB
+from planner.versions import Era, Version
+
+_FIRST_V2_ESTIMATE = Version(0, 28, 0)  # 0.27.1's V2 runner returns 0 (profile_cudagraph_memory), 0.31's measures
+_FIRST_ROCM_ESTIMATE = Version(0, 27, 0)  # 0.23 skips ROCm, 0.27.1 includes it
+
+
+def charged(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
+    """The bytes that vLLM subtracts from the budget for graphs: its own estimate from 0.21 on, nothing before."""
+    why = _why_nothing(resolved)
+    if why is not None:
+        return Estimate.exact(0, Basis(kind="read", note=why), why)
+    is_v2 = resolved.runner == "v2"
+    transient = _gdn_transient_bytes(model, resolved)
+    scale = _size_share(resolved) * (constants.V2_ESTIMATE_FACTOR if is_v2 else 1.0)
+    share, terms = _linear(model, resolved, pp_rank, constants.ESTIMATE_PER_MOE_LAYER_GIB)
+    graphs = constants.ESTIMATE_BASE_GIB + share[0] * constants.ESTIMATE_PER_LAYER_GIB
+    graphs += share[1] * constants.ESTIMATE_PER_THOUSAND_HIDDEN_GIB + share[2]
+    best = int(max(constants.SMALLEST_GRAPH_GIB, graphs * scale) * GIB)
+    width = constants.ESTIMATE_HALF_WIDTH
+    return Estimate(
+        best_bytes=best + transient,
+        low_bytes=int(best * (1 - width)) + transient // 2,
+        high_bytes=int(best * (1 + width)) + transient + transient // 2,
+        basis=Basis(
+            kind="measured", note="fitted to vLLM's printed estimates, 0.19 to 0.24 (21 models), one GDN report"
+        ),
+        formula=f"{len(resolved.capture_sizes)} sizes, {terms} = {(best + transient) / GIB:.2f} GiB estimated by vLLM",
+    )
+
+
+def captured(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
+    """The bytes that the real capture takes from the card, whether the budget holds them or not."""
+    if not _captures(resolved):
+        return Estimate.exact(0, Basis(kind="read", note="no graphs are captured"), "no graphs")
+    share, terms = _linear(model, resolved, pp_rank, constants.ACTUAL_PER_MOE_LAYER_GIB)
+    graphs = constants.ACTUAL_BASE_GIB + share[0] * constants.ACTUAL_PER_LAYER_GIB
+    graphs += share[1] * constants.ACTUAL_PER_THOUSAND_HIDDEN_GIB + share[2]
+    best = int(max(constants.SMALLEST_GRAPH_GIB, graphs * _size_share(resolved) * _actual_factor(resolved)) * GIB)
+    return Estimate(
+        best_bytes=best,
+        low_bytes=int(best * 0.5),
+        high_bytes=int(best * 1.6),
+        basis=Basis(kind="measured", note="fitted to 'Graph capturing finished' lines, 0.19 to 0.31"),
+        formula=f"{len(resolved.capture_sizes)} sizes, {terms} = {best / GIB:.2f} GiB captured",
+    )
+
+
+def _captures(resolved: Resolved) -> bool:
+    is_on = not resolved.flags.enforce_eager and resolved.cudagraph_mode != "NONE"
+    return is_on and bool(resolved.capture_sizes) and resolved.gpu.vendor in {"NVIDIA", "AMD", "unknown"}
+
+
+def _why_nothing(resolved: Resolved) -> str | None:
+    if not resolved.era >= Era.V021_026:
+        return "before 0.21 graphs live outside the budget, in what gpu_memory_utilization leaves free"
+    if not _captures(resolved):
+        return "no CUDA graphs are captured"
+    if resolved.runner == "v2" and resolved.version < _FIRST_V2_ESTIMATE:
+        return "the V2 runner before 0.28 estimates no graph memory"
+    if resolved.gpu.vendor == "AMD" and resolved.version < _FIRST_ROCM_ESTIMATE:
+        return "before 0.27 vLLM makes no estimate on ROCm"
+    return None
+
+
+def _actual_factor(resolved: Resolved) -> float:
+    if resolved.runner == "v2":
+        return constants.V2_ACTUAL_FACTOR
+    return 1.0 if resolved.era >= Era.V017_020 else constants.ACTUAL_BEFORE_017_FACTOR
+
+
+def _size_share(resolved: Resolved) -> float:
+    """The share of the reference cost that this number of sizes needs: a fixed first capture and a cost per size."""
+    return min(1.3, 0.15 + 0.85 * len(resolved.capture_sizes) / constants.GRAPH_REFERENCE_SIZES)
+
+
+def _linear(
+    model: ModelFacts, resolved: Resolved, pp_rank: int, per_moe_layer_gib: float
+) -> tuple[tuple[float, float, float], str]:
+    """(layers, thousands of hidden size, GiB for MoE layers) of the stage, and the terms in words."""
+    span = layer_ranges(len(model.layers), resolved.pp)[pp_rank]
+    has_experts: dict[int, bool] = {}
+    num_moe = 0
+    for index in span:
+        modules = model.layers[index].modules
+        key = id(modules)
+        if key not in has_experts:
+            has_experts[key] = any(isinstance(module, Experts) for module in modules)
+        num_moe += has_experts[key]
+    moe = f", {num_moe} of them MoE" if num_moe else ""
+    return (len(span), model.hidden_size / 1000, num_moe * per_moe_layer_gib), f"{len(span)} layers{moe}"
+
+
+def _gdn_transient_bytes(model: ModelFacts, resolved: Resolved) -> int:
+    """128 KiB a batched token on gated-delta-net hybrids, V1 runner from 0.26 on."""
+    is_gdn = any(cache.kind == "gdn" for layer in model.layers[:8] for cache in layer.caches)
+    is_charged = is_gdn and resolved.runner == "v1" and resolved.version >= Version(0, 26, 0)
+    return constants.GDN_ESTIMATE_BYTES_PER_TOKEN * resolved.max_num_batched_tokens if is_charged else 0

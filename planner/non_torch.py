@@ -1,0 +1,85 @@
+"""Memory that neither weights nor activations explain: kernels, communication buffers, persistent tables.
+
+To 0.26 it is vLLM's own "non-torch" term; from 0.27 vLLM measures the drop of free memory, so tensors that live on after
+the profile run (cuBLAS workspace, the V2 runner's penalty tables) are in it too.
+"""
+
+from __future__ import annotations
+
+import math
+
+from planner import overhead_constants as constants
+from planner.activation import cublas_bytes
+from planner.defaults import Resolved
+from planner.facts import Basis, Estimate
+from planner.inventory import ModelFacts
+from planner.overhead_constants import Constant
+from planner.parallel import layer_ranges
+from planner.units import GIB
+from planner.versions import Era
+
+
+def non_torch_growth(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
+    """The bytes consumed between vLLM's first snapshot and the end of profiling that are neither weights nor transient."""
+    rule = _constant(model, resolved, pp_rank)
+    tables = persistent_tensor_bytes(model, resolved, pp_rank)
+    extra = f" + {tables / GIB:.2f} GiB of tables that stay" if tables else ""
+    return Estimate(
+        best_bytes=int(rule.best * GIB) + tables,
+        low_bytes=int(rule.low * GIB) + tables,
+        high_bytes=int(rule.high * GIB) + tables,
+        basis=Basis(kind="measured", note=f"{rule.source} ({rule.support})"),
+        formula=f"{rule.best:.2f} GiB of kernels and communication buffers{extra}",
+    )
+
+
+def persistent_tensor_bytes(model: ModelFacts, resolved: Resolved, pp_rank: int) -> int:
+    """Tensors allocated after loading that stay: counted by vLLM from 0.27 on only."""
+    if not resolved.era >= Era.V027_031:
+        return 0
+    is_last = pp_rank == resolved.pp - 1
+    tables = resolved.max_num_seqs * model.vocab_size * constants.V2_PENALTY_BYTES_PER_LOGIT
+    return cublas_bytes(resolved) + (int(tables) if resolved.runner == "v2" and is_last else 0)
+
+
+def _constant(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Constant:
+    gpu = resolved.gpu
+    if gpu.is_unified_memory and gpu.vendor != "AMD":
+        return constants.NON_TORCH_UNIFIED
+    if gpu.vendor == "AMD":
+        return constants.NON_TORCH_AMD if resolved.tp == 1 else constants.NON_TORCH_AMD_TP
+    if gpu.vendor == "Intel":
+        return constants.NON_TORCH_XPU
+    if resolved.runner == "v0":
+        return constants.NON_TORCH_V0 if resolved.tp == 1 else constants.NON_TORCH_V0_TP
+    return _tensor_parallel(model, resolved, pp_rank) if resolved.tp > 1 else _one_card(resolved)
+
+
+def _one_card(resolved: Resolved) -> Constant:
+    if resolved.era >= Era.V027_031:
+        return constants.NON_TORCH_027
+    if resolved.era >= Era.V021_026:
+        return constants.NON_TORCH_021
+    if resolved.era >= Era.V017_020:
+        return constants.NON_TORCH_017 if resolved.pp == 1 else constants.NON_TORCH_017_PP
+    return constants.NON_TORCH_V1
+
+
+def _tensor_parallel(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Constant:
+    if not resolved.era >= Era.V017_020:
+        return constants.NON_TORCH_V1_TP
+    if resolved.gpu.link != "nvlink":
+        return constants.NON_TORCH_TP_PCIE
+    if resolved.era >= Era.V021_026:
+        return constants.NON_TORCH_TP_NVLINK_021
+    return _nvlink_017(len(layer_ranges(len(model.layers), resolved.pp)[pp_rank]), resolved.tp)
+
+
+def _nvlink_017(num_layers: int, tensor_parallel_size: int) -> Constant:
+    """0.17-0.20 over NVLink: `2.05 + 0.03*d + (0.0006 + 0.001*d)*layers` GiB, d = log2(TP) - 1; eleven rows to 0.02 GiB."""
+    doublings = math.log2(tensor_parallel_size) - 1
+    base = constants.TP_NVLINK_BASE_GIB + constants.TP_NVLINK_BASE_PER_DOUBLING_GIB * doublings
+    slope = constants.TP_NVLINK_PER_LAYER_GIB + constants.TP_NVLINK_PER_LAYER_PER_DOUBLING_GIB * doublings
+    best = base + slope * num_layers
+    source = "0.19 H100 TP 2 and 4 logs"
+    return Constant(best=best, low=best - 0.06, high=best + 0.10 + 0.1 * doublings, source=source, rows=11, models=5)

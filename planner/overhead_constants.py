@@ -1,0 +1,108 @@
+"""Measured constants of activation peak, non-torch memory and CUDA graphs, by era and card class, each with its source.
+
+Read 2026-11 from public start-up logs (planner/data/truth) and vLLM's sources. `rows` counts the logs and `models` the
+distinct models behind a constant: "one row" says that a single log supports it and its band is wide for that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.units import KIB, MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """A measured quantity with its 90 % interval, and where it comes from."""
+
+    best: float
+    low: float
+    high: float
+    source: str
+    rows: int
+    models: int
+
+    @property
+    def support(self) -> str:
+        """How much stands behind it, in words."""
+        return "one row" if self.rows == 1 else f"{self.rows} rows, {self.models} models"
+
+
+# -- sampler: bytes per logit beside the logits themselves (rows x vocabulary) ------------------------------------------
+
+# PyTorch's top-k/top-p: fp32 copy, sorted values, int64 indices and the sort's own double buffers (v1/sample/ops, 0.8-0.16).
+# 7.38, 4.76, 5.56 GiB (H100, three models), 1.40 (24 GB), V0 1.22 (8 GB): 38.0 bytes with bf16 logits in all five.
+SORT_SAMPLER_BYTES_PER_LOGIT = Constant(best=36.0, low=35.4, high=36.6, source="0.8-0.16 and V0 logs", rows=5, models=4)
+# Triton's or FlashInfer's top-k/top-p (0.17 on): fp32 copy, probabilities, noise. 43 rows of 0.19 agree to 0.01 GiB.
+FUSED_SAMPLER_BYTES_PER_LOGIT = Constant(best=12.0, low=11.9, high=12.2, source="0.19 H100 logs", rows=46, models=21)
+# V2 runner to 0.32: the dummy batch asks for no processing, so the logits stay as they are (v1/worker/gpu/sample).
+V2_PLAIN_SAMPLER_BYTES_PER_LOGIT = Constant(best=0.1, low=0.0, high=4.0, source="0.27-0.32 source", rows=3, models=3)
+# Persistent: output counts int32 and one prompt bit a logit, for every sequence (v1/worker/gpu/sample/penalties.py).
+V2_PENALTY_BYTES_PER_LOGIT = 4.125
+
+# -- allocator and library workspaces -----------------------------------------------------------------------------------
+
+CUBLAS_WORKSPACE_HOPPER_BYTES = 32 * MIB  # PyTorch's default on compute capability 9.0 and up
+CUBLAS_WORKSPACE_BYTES = 8 * MIB + 128 * KIB  # 4096:2 and 16:8 below
+NUM_SMS = {  # streaming multiprocessors: one vocabulary-long fp32 row each in Triton's top-k/top-p buffer
+    "H100 80GB PCIe": 114, "H100": 132, "H200": 132, "H800": 132, "GH200": 132, "H20": 78, "B200": 148, "B300": 148,
+    "A100": 108, "A800": 108, "L40S": 142, "L40": 142, "L4": 58, "L20": 92, "T4": 40, "A10": 72, "A30": 56, "A40": 84,
+    "V100": 80, "RTX PRO 6000": 188, "RTX 6000 Ada": 142, "RTX A6000": 84, "RTX 5090": 170, "RTX 5080": 84,
+    "RTX 4090": 128, "RTX 4080": 76, "RTX 3090": 82, "GB10": 48, "MI300X": 304, "MI325X": 304, "MI355X": 256,
+}  # fmt: skip
+TYPICAL_NUM_SMS = 108
+
+# -- compile and layers -------------------------------------------------------------------------------------------------
+
+# A cold torch.compile holds a second copy of the embedding table while its gather is compiled: 1.10 GiB on the first of
+# 2 and of 4 stages (Llama-3.1-8B, 0.19), 1.18 (Qwen3-8B), 0.60 (a 3B), against 0.19 and 0.15 warm.
+COLD_COMPILE_TOKEN_COPIES = 2
+LAYER_RESIDUAL_COPIES = 3  # hidden, residual and the norm's output; V0 logs at 20,000 and 29,000 tokens fit to 0.01 GiB
+ENCODER_RESIDUAL_COPIES = 4.3  # Qwen2.5-VL-7B at 114,688 video tokens, 0.23: 15.5 GiB beside the weights (one row)
+
+# -- non-torch growth between vLLM's first snapshot and the end of profiling, GiB ---------------------------------------
+
+_LOGS = "start-up logs"
+NON_TORCH_V0 = Constant(best=0.08, low=0.02, high=0.35, source=_LOGS, rows=7, models=5)
+NON_TORCH_V0_TP = Constant(best=0.25, low=0.20, high=0.60, source=_LOGS, rows=3, models=3)
+NON_TORCH_V1 = Constant(best=0.13, low=0.02, high=0.20, source=_LOGS, rows=5, models=4)
+NON_TORCH_V1_TP = Constant(
+    best=0.45, low=0.09, high=1.90, source="opt-2.7b TP 4 0.09; others from pools", rows=3, models=3
+)
+NON_TORCH_017 = Constant(best=0.25, low=0.23, high=0.33, source="0.19 H100 logs", rows=38, models=18)
+NON_TORCH_017_PP = Constant(best=0.07, low=0.05, high=0.27, source="0.19 H100 PP 2 and 4", rows=2, models=1)
+NON_TORCH_021 = Constant(best=0.16, low=0.10, high=0.30, source="0.26 sm_90 slice: one row", rows=1, models=1)
+NON_TORCH_027 = Constant(best=0.12, low=0.02, high=0.35, source="A100, 4090, L4 less the V2 tables", rows=4, models=4)
+# Tensor parallel over NVLink (symmetric memory, custom all-reduce, NCCL): base + slope x layers, by log2(TP).
+TP_NVLINK_BASE_GIB = 2.05
+TP_NVLINK_BASE_PER_DOUBLING_GIB = 0.03
+TP_NVLINK_PER_LAYER_GIB = 0.0006
+TP_NVLINK_PER_LAYER_PER_DOUBLING_GIB = 0.0010
+NON_TORCH_TP_NVLINK_021 = Constant(best=1.74, low=0.60, high=2.40, source="H200 TP 8: one row", rows=1, models=1)
+NON_TORCH_TP_PCIE = Constant(
+    best=0.35, low=0.10, high=1.60, source="4090 TP 2, RTX PRO 6000 TP 2 and 4", rows=3, models=3
+)
+NON_TORCH_AMD = Constant(best=0.50, low=0.20, high=1.60, source="Strix Halo, MI300X", rows=3, models=2)
+NON_TORCH_AMD_TP = Constant(best=3.50, low=1.00, high=5.60, source="R9700 TP 4: one row", rows=1, models=1)
+NON_TORCH_XPU = Constant(best=1.30, low=0.90, high=1.60, source="Arc Pro B60", rows=2, models=1)
+NON_TORCH_UNIFIED = Constant(best=3.40, low=1.50, high=5.50, source="GB10: 2.2 and 4.6 GiB", rows=2, models=2)
+
+# -- CUDA graphs, GiB, with the 51 default sizes ------------------------------------------------------------------------
+
+GRAPH_REFERENCE_SIZES = 51
+# vLLM's own estimate, V1 runner: dense models of 0.19-0.24 (8 to 80 layers) within 20 %, MoE 24 to 27 layers apart.
+ESTIMATE_BASE_GIB = -0.12
+ESTIMATE_PER_LAYER_GIB = 0.0105
+ESTIMATE_PER_THOUSAND_HIDDEN_GIB = 0.126
+ESTIMATE_PER_MOE_LAYER_GIB = 0.028
+ESTIMATE_HALF_WIDTH = 0.40
+V2_ESTIMATE_FACTOR = 0.75  # 0.28 on: A100 below, GB10 (4 models) above
+# From 0.26 the estimate of a GDN hybrid holds a transient per batched token (one report, two releases compared).
+GDN_ESTIMATE_BYTES_PER_TOKEN = 128 * KIB
+ACTUAL_BASE_GIB = 0.05
+ACTUAL_PER_LAYER_GIB = 0.0114
+ACTUAL_PER_THOUSAND_HIDDEN_GIB = 0.09
+ACTUAL_PER_MOE_LAYER_GIB = 0.026
+V2_ACTUAL_FACTOR = 0.5
+ACTUAL_BEFORE_017_FACTOR = 0.6  # PIECEWISE graphs alone to 0.10: 0.3 to 0.6 GiB for 1.5B to 8B
+SMALLEST_GRAPH_GIB = 0.04
