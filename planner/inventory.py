@@ -87,6 +87,7 @@ class Tensor:
     shard_dim: int | None = None
     dtype: str | None = None
     repeat: int = 1
+    max_shards: int = 0  # cut into min(TP, max_shards) pieces and copied beyond that; 0: no bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

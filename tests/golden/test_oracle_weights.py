@@ -1,0 +1,80 @@
+"""Parameters, buffers and load bytes against vLLM's own classes, for every row whose architecture a family knows."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from factories import documents_for, make_gpu, make_resolved, shared_file
+
+from planner.families import builder_for
+from planner.inventory import ModelFacts
+from planner.model_config import read_model
+from planner.weights import rank_weights
+
+TRUTH = [
+    ("oracle.jsonl", (9, 0)),
+    ("oracle_blackwell.jsonl", (10, 0)),
+    ("oracle_synthetic.jsonl", (9, 0)),
+]
+# Rows that are no truth, and why.
+NO_TRUTH = {
+    "nvidia/GLM-5-NVFP4": "its config at hand has no quantisation, so vLLM built another model than the one named",
+}
+CATALOGUE = shared_file("catalogue", "README.md").parent / "models"
+
+
+def _rows() -> list[Any]:
+    rows = []
+    for name, capability in TRUTH:
+        for line in shared_file("groundtruth", name).read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            if "total_param_bytes" not in row or row["model_id"] in NO_TRUTH or row.get("config_patched"):
+                continue
+            if row["model_id"].startswith("synthetic/") or not builder_for(row["architecture"]):
+                continue
+            if not _entry(row["model_id"]).get("config_complete", True):
+                continue
+            if "10.0" in row["platform"]:
+                capability = (10, 0)  # noqa: PLW2901 - oracle.jsonl holds a few rows of the other card
+            mark = f"{row['model_id']}-{capability[0]}-tp{row['tp']}-pp{row['pp']}-{row['rank']}"
+            rows.append(pytest.param(row, capability, id=mark))
+    return rows
+
+
+def _path(model_id: str) -> Path:
+    return CATALOGUE / f"{model_id.replace('/', '--')}.json"
+
+
+def _entry(model_id: str) -> dict[str, Any]:
+    entry: dict[str, Any] = json.loads(_path(model_id).read_text(encoding="utf-8"))
+    return entry
+
+
+@lru_cache(maxsize=None)
+def _model(model_id: str) -> ModelFacts:
+    return read_model(documents_for(_path(model_id)), vllm_minor=32)
+
+
+@pytest.mark.parametrize(("row", "capability"), _rows())
+def test_weights_equal_those_vllm_builds(row: dict[str, Any], capability: tuple[int, int]) -> None:
+    model = _model(row["model_id"])
+    resolved = make_resolved(
+        tp=row["tp"],
+        pp=row["pp"],
+        version="0.32.0",
+        dtype=row["dtype"],
+        quantization=row["quant"],
+        kv_cache_dtype=row["dtype"] if row["cache_dtype"] == "auto" else row["cache_dtype"],
+        gpu=make_gpu(capability=capability),
+    )
+
+    weights = rank_weights(model, resolved, row["rank"])
+
+    assert weights.parameter_bytes == pytest.approx(row["total_param_bytes"], rel=1e-6)
+    assert weights.buffer_bytes == row["buffers_bytes"]
+    expected = row["alloc_estimate_bytes"]["default"] + row["post_load"]["mla_absorbed_bytes"]
+    assert weights.load.best_bytes == pytest.approx(expected, rel=1e-6)
