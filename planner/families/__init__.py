@@ -48,7 +48,22 @@ class Built:
 
 Builder = Callable[[FamilyInput], Built]
 
-_MODULES = ("dense", "gemma", "moe", "mla", "hybrid", "multimodal", "encoder_decoder", "nas")
+_MODULES = (
+    "dense",
+    "gemma",
+    "moe",
+    "mla",
+    "gpt_oss",
+    "llama4",
+    "deepseek_v4",
+    "hybrid",
+    "qwen_next",
+    "nemotron_h",
+    "pure_mamba",
+    "multimodal",
+    "encoder_decoder",
+    "nas",
+)
 
 
 def builder_for(architecture: str) -> Builder | None:
