@@ -38,7 +38,8 @@ def sane_length(value: object) -> int | None:
     return int(value)
 
 
-def _total_size(index: dict[str, Any]) -> int | None:
+def index_total_bytes(index: dict[str, Any]) -> int | None:
+    """The `total_size` that an index states, or None."""
     metadata = index.get("metadata")
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     if isinstance(total, float) and total.is_integer():
@@ -102,9 +103,9 @@ def _from_folder(folder: Path) -> ModelDocuments:
     _, index = _optional_object(folder, "model.safetensors.index.json", LARGEST_INDEX_BYTES)
     if not index:
         _, index_of_bin = _optional_object(folder, "pytorch_model.bin.index.json", LARGEST_INDEX_BYTES)
-        total = _total_size(index_of_bin)
+        total = index_total_bytes(index_of_bin)
     else:
-        total = _total_size(index)
+        total = index_total_bytes(index)
     tensors = _fetched_tensors(headers) or _read_tensors(_weight_files(folder, index))
     _, tokenizer = _optional_object(folder, "tokenizer_config.json", LARGEST_INDEX_BYTES)
     _, generation = _optional_object(folder, "generation_config.json")
@@ -117,7 +118,7 @@ def _from_folder(folder: Path) -> ModelDocuments:
         tensors=tensors,
         checkpoint_total_bytes=sum(t.num_bytes for t in tensors)
         if tensors
-        else total or _total_size({"metadata": headers}),
+        else total or index_total_bytes({"metadata": headers}),
         source=_text(headers, "source") or f"folder {folder.name}",
         revision=_text(headers, "revision"),
     )
