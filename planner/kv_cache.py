@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from planner import kv_errors
 from planner.answer import KvGroup, KvPool
 from planner.defaults import Resolved
 from planner.facts import Finding
+from planner.inventory import ModelFacts
 from planner.kv_groups import CacheGroup, PlacedSpec, bytes_per_block, group_layers
 from planner.kv_rules import KvRules, rules_of
+from planner.kv_specs import model_caches
 from planner.layer_specs import FullSpec, LayerSpec, MambaSpec, Serving, kind_of
 from planner.units import div_ceil
 from planner.versions import Version
@@ -51,6 +54,56 @@ class KvLayout:
     state_bytes_per_request: int
     shown_groups: tuple[KvGroup, ...]  # with `blocks_per_request` at options.max_model_len
     findings: tuple[Finding, ...] = ()
+
+
+def layout(model: ModelFacts, resolved: Resolved, draft: ModelFacts | None = None) -> KvLayout:
+    """The layout of `model` under the resolved flags; `draft` is the model of a speculative config that names one."""
+    return _cached_layout(model, draft, _LayoutKey(resolved))
+
+
+class _LayoutKey:
+    """A `Resolved` compared by what a layout depends on, so that what-ifs on other flags share one layout."""
+
+    __slots__ = ("key", "resolved")
+
+    def __init__(self, resolved: Resolved) -> None:
+        self.resolved = resolved
+        flags, gpu = resolved.flags, resolved.gpu
+        self.key = (
+            *(resolved.version, gpu.vendor, gpu.capability, resolved.dtype, resolved.kv_cache_dtype),
+            *(resolved.quantization, resolved.max_model_len, resolved.is_auto_length, resolved.max_num_batched_tokens),
+            *(resolved.max_in_flight_tokens, resolved.is_hybrid_manager_enabled, resolved.mamba_cache_mode),
+            *(resolved.num_speculative_tokens, resolved.tp, resolved.pp, resolved.dcp, flags.block_size),
+            *(flags.num_gpu_blocks_override, flags.mamba_cache_dtype, flags.mamba_ssm_cache_dtype),
+            *(flags.attention_backend, flags.speculative_config),
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _LayoutKey) and self.key == other.key
+
+
+@lru_cache(maxsize=256)
+def _cached_layout(model: ModelFacts, draft: ModelFacts | None, key: _LayoutKey) -> KvLayout:
+    resolved = key.resolved
+    caches = model_caches(model, resolved, draft)
+    rules = rules_of(resolved.version)
+    in_flight = resolved.max_in_flight_tokens if rules.counts_in_flight else resolved.max_num_batched_tokens
+    options = PoolOptions(
+        version=resolved.version,
+        rules=rules,
+        serving=Serving(max_in_flight_tokens=in_flight, dcp=resolved.dcp),
+        max_model_len=resolved.max_model_len,
+        longest_model_len=max(resolved.max_model_len, model.max_position),
+        is_auto_length=resolved.is_auto_length,
+        num_gpu_blocks_override=resolved.flags.num_gpu_blocks_override,
+        is_hybrid_manager_enabled=resolved.is_hybrid_manager_enabled,
+        is_block_outermost=caches.is_block_outermost,
+        num_stages=resolved.pp,
+    )
+    return layout_of(caches.layers, options, caches.findings)
 
 
 def layout_of(layers: tuple[PlacedSpec, ...], options: PoolOptions, findings: tuple[Finding, ...] = ()) -> KvLayout:
