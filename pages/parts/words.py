@@ -1,0 +1,252 @@
+"""Numbers and names as a reader sees them: GiB to three digits, exact bytes, bands, what each part of a card is.
+
+Pure text, no drawing. Inside the project a quantity stays an integer of bytes; it becomes "15.0 GiB" only here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from typing import Literal
+
+from planner.answer import BudgetLine, Plan, ResolvedDefault
+from planner.facts import Basis, Estimate, Finding
+from planner.units import GIB, KIB, MIB
+
+Rounding = Literal["nearest", "down", "up"]
+_ROUNDING = {"nearest": ROUND_HALF_EVEN, "down": ROUND_FLOOR, "up": ROUND_CEILING}
+_MINUS = "−"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartWords:
+    """What a budget line is called, and in one sentence what it is."""
+
+    name: str
+    label: str
+    meaning: str
+
+
+# In the order of the category colours in .streamlit/config.toml: a part keeps its colour everywhere.
+PARTS: tuple[PartWords, ...] = (
+    PartWords(
+        name="weights",
+        label="Weights",
+        meaning="Parameters, buffers and load-time copies: what vLLM logs as “Model loading took”.",
+    ),
+    PartWords(
+        name="activation",
+        label="Activation peak",
+        meaning="The most PyTorch needs at once for one full batch, seen in vLLM's profile run.",
+    ),
+    PartWords(
+        name="non_torch",
+        label="Non-torch",
+        meaning="NCCL buffers and library workspaces: taken outside PyTorch's allocator while vLLM starts.",
+    ),
+    PartWords(
+        name="cuda_graphs",
+        label="CUDA graphs",
+        meaning="What vLLM sets aside for the graphs it will capture.",
+    ),
+    PartWords(
+        name="kv_pool",
+        label="KV cache pool",
+        meaning="What is left of the budget: room for keys and values.",
+    ),
+    PartWords(
+        name="other_processes",
+        label="Other processes",
+        meaning="Held on the card by others before vLLM starts.",
+    ),
+    PartWords(
+        name="context",
+        label="CUDA context",
+        meaning="Gone before vLLM takes its first look at the card; never charged to its budget.",
+    ),
+    PartWords(
+        name="graphs_beyond_budget",
+        label="Graphs beyond",
+        meaning="What the captured graphs take beyond what the budget set aside for them.",
+    ),
+    PartWords(
+        name="unreserved",
+        label="Left free",
+        meaning="The rest of the card, outside gpu_memory_utilization.",
+    ),
+)
+_PARTS_BY_NAME = {part.name: part for part in PARTS}
+NUM_COLOURS = len(PARTS) + 1  # of chartCategoricalColors; the last is for a part without words of its own
+
+BASIS_WORDS = {
+    "measured": "measured",
+    "read": "read from a file",
+    "derived": "derived by formula",
+    "assumed": "assumed",
+}
+SEVERITY_WORDS = {"info": "Note", "warning": "Warning", "refusal": "Will not start"}
+SEVERITY_ICONS = {"info": ":material/info:", "warning": ":material/warning:", "refusal": ":material/block:"}
+
+
+def part_words(name: str) -> PartWords:
+    """The words of the budget line `name`; a line without words of its own is called by its name."""
+    known = _PARTS_BY_NAME.get(name)
+    return known or PartWords(name=name, label=name.replace("_", " ").capitalize(), meaning="")
+
+
+def colour_index(name: str) -> int:
+    """The place of the part `name` among the category colours."""
+    return next((index for index, part in enumerate(PARTS) if part.name == name), NUM_COLOURS - 1)
+
+
+def three_digits(value: float | Decimal, rounding: Rounding = "nearest") -> str:
+    """`value` to three significant digits, thousands separated, with a true minus sign: "15.0", "1,234", "0.0123"."""
+    exact = Decimal(value)
+    if exact == 0:
+        return "0"
+    decimals = max(0, 2 - exact.adjusted())
+    text = f"{exact.quantize(Decimal(1).scaleb(-decimals), rounding=_ROUNDING[rounding]):,f}"
+    return text.replace("-", _MINUS)
+
+
+def gib(num_bytes: int, rounding: Rounding = "nearest") -> str:
+    """`num_bytes` as "15.0 GiB"."""
+    return f"{three_digits(Decimal(num_bytes) / GIB, rounding)} GiB"
+
+
+def small_bytes(num_bytes: int) -> str:
+    """`num_bytes` of something far below a card's size, in the unit it is read best in: "2.00 MiB", "128 KiB"."""
+    if abs(num_bytes) >= GIB:
+        return gib(num_bytes)
+    if abs(num_bytes) >= MIB:
+        return f"{three_digits(Decimal(num_bytes) / MIB)} MiB"
+    if abs(num_bytes) >= KIB:
+        return f"{three_digits(Decimal(num_bytes) / KIB)} KiB"
+    return exact_bytes(num_bytes)
+
+
+def exact_bytes(num_bytes: int) -> str:
+    """`num_bytes` with every digit: "16,060,522,496 bytes"."""
+    return f"{num_bytes:,} bytes".replace("-", _MINUS)
+
+
+def band(estimate: Estimate) -> str:
+    """The 90 % interval of `estimate` in GiB ("14.9 to 15.1 GiB"), or "exact" when it is a single value."""
+    if estimate.low_bytes == estimate.high_bytes:
+        return "exact"
+    low = three_digits(Decimal(estimate.low_bytes) / GIB, "down")
+    return f"{low} to {three_digits(Decimal(estimate.high_bytes) / GIB, 'up')} GiB"
+
+
+def count(number: int) -> str:
+    """A whole number with its thousands separated."""
+    return f"{number:,}".replace("-", _MINUS)
+
+
+def count_band(low: int, high: int) -> str:
+    """A band of counts: "24,100 to 25,600", or "exact" when both ends agree."""
+    return "exact" if low == high else f"{count(low)} to {count(high)}"
+
+
+def concurrency(times: float) -> str:
+    """How many requests run at once, rounded down as a capacity: "3.12×"."""
+    return f"{three_digits(Decimal(str(times)), 'down')}×"
+
+
+def concurrency_band(low: float, high: float) -> str:
+    """A band of concurrency: "2.98 to 3.20×", or "exact"."""
+    if low == high:
+        return "exact"
+    return f"{three_digits(Decimal(str(low)), 'down')} to {three_digits(Decimal(str(high)), 'up')}×"
+
+
+def basis(value: Basis) -> str:
+    """Where a number comes from, in a few words: "derived by formula: blocks × bytes per block"."""
+    return f"{BASIS_WORDS[value.kind]}: {value.note}" if value.note else BASIS_WORDS[value.kind]
+
+
+def estimate_help(estimate: Estimate) -> str:
+    """A tooltip of `estimate`: exact bytes, band, formula and basis."""
+    lines = [f"**{exact_bytes(estimate.best_bytes)}**"]
+    if estimate.low_bytes != estimate.high_bytes:
+        lines.append(f"90 % between {exact_bytes(estimate.low_bytes)} and {exact_bytes(estimate.high_bytes)}")
+    if estimate.formula:
+        lines.append(plain(estimate.formula))
+    lines.append(plain(basis(estimate.basis)))
+    return "  \n".join(lines)
+
+
+def plain(text: str) -> str:
+    """`text` with Markdown's signs escaped, so that a reader's own words are shown and never interpreted."""
+    return "".join(f"\\{sign}" if sign in "\\`*_{}[]()<>#+!|~$:" else sign for sign in text)
+
+
+def line_title(line: BudgetLine) -> str:
+    """A budget line and its size: "Weights 15.0 GiB"."""
+    return f"{part_words(line.name).label} {gib(line.estimate.best_bytes)}"
+
+
+def shown_value(value: object) -> str:
+    """A flag's value as a reader writes it: on, off, "none", a list, a number with thousands separated."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "on" if value else "off"
+        case int():
+            return count(value)
+        case float():
+            return f"{value:g}"
+        case list() | tuple():
+            return _shown_list([shown_value(entry) for entry in value])
+        case _:
+            return str(value)
+
+
+def _shown_list(entries: list[str]) -> str:
+    if not entries:
+        return "none"
+    if len(entries) > 7:
+        return f"{', '.join(entries[:4])}, … {entries[-1]} ({len(entries)} values)"
+    return ", ".join(entries)
+
+
+def flag_name(name: str) -> str:
+    """The flag as vLLM's command line spells it: "--max-model-len"."""
+    return f"--{name.replace('_', '-')}"
+
+
+def resolved_source(default: ResolvedDefault) -> str:
+    """Whether a flag was given or filled in by vLLM."""
+    return "given" if default.is_given else "default"
+
+
+def finding_title(finding: Finding) -> str:
+    """A finding's severity in a word, with the flag it speaks of."""
+    word = SEVERITY_WORDS[finding.severity]
+    return f"{word} · {flag_name(finding.field)}" if finding.field else word
+
+
+def verdict(plan: Plan) -> str:
+    """The answer to "will it start?" in one line."""
+    return "vLLM will start" if plan.will_start else "vLLM will not start"
+
+
+def is_close(plan: Plan) -> bool:
+    """Whether the band of the KV pool crosses the line between starting and not starting."""
+    return plan.pool_low.fits != plan.pool_high.fits
+
+
+def subject(plan: Plan) -> str:
+    """What the plan is about: model, cards and version, in one line."""
+    flags = plan.request.flags
+    num_cards = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
+    model = plan.request.model_id.rsplit("/", 1)[-1]
+    return f"{model} on {count(num_cards)} × {plan.gpu_name} · vLLM {plan.vllm_version} (era {plan.era})"
+
+
+def start_word(plan: Plan) -> str:
+    """Whether a plan starts, in one word for a table: the band decides between "yes" and "probably"."""
+    if plan.will_start:
+        return "yes" if plan.pool_low.fits else "probably"
+    return "probably not" if plan.pool_high.fits and not plan.pool.fits else "no"
