@@ -192,7 +192,7 @@ def _compile_stage(model: ModelFacts, resolved: Resolved) -> Stage:
         name="warm compile" if is_warm else "cold compile",
         best_bytes=0 if is_warm else best,
         low_bytes=best - table // 50 if is_cold else 0,
-        high_bytes=0 if is_warm else best + table // 20,
+        high_bytes=0 if is_warm else best + table // 2,
         formula=f"{model.vocab_size:,} x {model.hidden_size:,} embedding held twice while compiling"
         + ("" if is_cold else " (a fresh container assumed)"),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from planner import overhead_constants as constants
 from planner.defaults import Resolved
 from planner.facts import Basis, Estimate
@@ -14,6 +16,28 @@ _FIRST_V2_ESTIMATE = Version(0, 28, 0)  # 0.27.1's V2 runner returns 0 (profile_
 _FIRST_ROCM_ESTIMATE = Version(0, 27, 0)  # 0.23 skips ROCm, 0.27.1 includes it
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    base_gib: float
+    per_layer_gib: float
+    per_thousand_hidden_gib: float
+    per_moe_layer_gib: float
+
+
+_ESTIMATE = _Rule(
+    base_gib=constants.ESTIMATE_BASE_GIB,
+    per_layer_gib=constants.ESTIMATE_PER_LAYER_GIB,
+    per_thousand_hidden_gib=constants.ESTIMATE_PER_THOUSAND_HIDDEN_GIB,
+    per_moe_layer_gib=constants.ESTIMATE_PER_MOE_LAYER_GIB,
+)
+_ACTUAL = _Rule(
+    base_gib=constants.ACTUAL_BASE_GIB,
+    per_layer_gib=constants.ACTUAL_PER_LAYER_GIB,
+    per_thousand_hidden_gib=constants.ACTUAL_PER_THOUSAND_HIDDEN_GIB,
+    per_moe_layer_gib=constants.ACTUAL_PER_MOE_LAYER_GIB,
+)
+
+
 def charged(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
     """The bytes that vLLM subtracts from the budget for graphs: its own estimate from 0.21 on, nothing before."""
     why = _why_nothing(resolved)
@@ -21,11 +45,8 @@ def charged(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
         return Estimate.exact(0, Basis(kind="read", note=why), why)
     is_v2 = resolved.runner == "v2"
     transient = _gdn_transient_bytes(model, resolved)
-    scale = _size_share(resolved) * (constants.V2_ESTIMATE_FACTOR if is_v2 else 1.0)
-    share, terms = _linear(model, resolved, pp_rank, constants.ESTIMATE_PER_MOE_LAYER_GIB)
-    graphs = constants.ESTIMATE_BASE_GIB + share[0] * constants.ESTIMATE_PER_LAYER_GIB
-    graphs += share[1] * constants.ESTIMATE_PER_THOUSAND_HIDDEN_GIB + share[2]
-    best = int(max(constants.SMALLEST_GRAPH_GIB, graphs * scale) * GIB)
+    graphs, terms = _linear(model, resolved, pp_rank, _ESTIMATE)
+    best = int(max(constants.SMALLEST_GRAPH_GIB, graphs * (constants.V2_ESTIMATE_FACTOR if is_v2 else 1.0)) * GIB)
     width = constants.ESTIMATE_HALF_WIDTH
     return Estimate(
         best_bytes=best + transient,
@@ -42,10 +63,8 @@ def captured(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
     """The bytes that the real capture takes from the card, whether the budget holds them or not."""
     if not _captures(resolved):
         return Estimate.exact(0, Basis(kind="read", note="no graphs are captured"), "no graphs")
-    share, terms = _linear(model, resolved, pp_rank, constants.ACTUAL_PER_MOE_LAYER_GIB)
-    graphs = constants.ACTUAL_BASE_GIB + share[0] * constants.ACTUAL_PER_LAYER_GIB
-    graphs += share[1] * constants.ACTUAL_PER_THOUSAND_HIDDEN_GIB + share[2]
-    best = int(max(constants.SMALLEST_GRAPH_GIB, graphs * _size_share(resolved) * _actual_factor(resolved)) * GIB)
+    graphs, terms = _linear(model, resolved, pp_rank, _ACTUAL)
+    best = int(max(constants.SMALLEST_GRAPH_GIB, graphs * _actual_factor(resolved)) * GIB)
     return Estimate(
         best_bytes=best,
         low_bytes=int(best * 0.5),
@@ -78,26 +97,31 @@ def _actual_factor(resolved: Resolved) -> float:
     return 1.0 if resolved.era >= Era.V017_020 else constants.ACTUAL_BEFORE_017_FACTOR
 
 
-def _size_share(resolved: Resolved) -> float:
-    """The share of the reference cost that this number of sizes needs: a fixed first capture and a cost per size."""
-    return min(1.3, 0.15 + 0.85 * len(resolved.capture_sizes) / constants.GRAPH_REFERENCE_SIZES)
+def _linear(model: ModelFacts, resolved: Resolved, pp_rank: int, rule: _Rule) -> tuple[float, str]:
+    """GiB of all graphs of the stage, and the terms in words.
+
+    A graph costs its layers' nodes; the shared pool costs the largest captured size's tensors, experts' above all.
+    """
+    num_layers, num_moe = _layer_counts(model, resolved, pp_rank)
+    count_share = len(resolved.capture_sizes) / constants.GRAPH_REFERENCE_SIZES
+    width_share = max(resolved.capture_sizes) / constants.GRAPH_REFERENCE_TOKENS
+    graphs = count_share * (rule.base_gib + num_layers * rule.per_layer_gib)
+    pool = rule.per_thousand_hidden_gib * model.hidden_size / 1000 + rule.per_moe_layer_gib * num_moe
+    moe = f", {num_moe} of them MoE" if num_moe else ""
+    return graphs + width_share * pool, f"{num_layers} layers{moe}"
 
 
-def _linear(
-    model: ModelFacts, resolved: Resolved, pp_rank: int, per_moe_layer_gib: float
-) -> tuple[tuple[float, float, float], str]:
-    """(layers, thousands of hidden size, GiB for MoE layers) of the stage, and the terms in words."""
+def _layer_counts(model: ModelFacts, resolved: Resolved, pp_rank: int) -> tuple[int, int]:
+    """(layers, layers with routed experts) of the stage; equal layers share one modules tuple."""
     span = layer_ranges(len(model.layers), resolved.pp)[pp_rank]
     has_experts: dict[int, bool] = {}
     num_moe = 0
     for index in span:
         modules = model.layers[index].modules
-        key = id(modules)
-        if key not in has_experts:
-            has_experts[key] = any(isinstance(module, Experts) for module in modules)
-        num_moe += has_experts[key]
-    moe = f", {num_moe} of them MoE" if num_moe else ""
-    return (len(span), model.hidden_size / 1000, num_moe * per_moe_layer_gib), f"{len(span)} layers{moe}"
+        if id(modules) not in has_experts:
+            has_experts[id(modules)] = any(isinstance(module, Experts) for module in modules)
+        num_moe += has_experts[id(modules)]
+    return len(span), num_moe
 
 
 def _gdn_transient_bytes(model: ModelFacts, resolved: Resolved) -> int:

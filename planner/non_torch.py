@@ -69,7 +69,7 @@ def _tensor_parallel(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Con
     if not resolved.era >= Era.V017_020:
         return constants.NON_TORCH_V1_TP
     if resolved.gpu.link != "nvlink":
-        return constants.NON_TORCH_TP_PCIE
+        return _pcie(resolved.tp)
     if resolved.era >= Era.V021_026:
         return constants.NON_TORCH_TP_NVLINK_021
     return _nvlink_017(len(layer_ranges(len(model.layers), resolved.pp)[pp_rank]), resolved.tp)
@@ -83,3 +83,10 @@ def _nvlink_017(num_layers: int, tensor_parallel_size: int) -> Constant:
     best = base + slope * num_layers
     source = "0.19 H100 TP 2 and 4 logs"
     return Constant(best=best, low=best - 0.06, high=best + 0.10 + 0.1 * doublings, source=source, rows=11, models=5)
+
+
+def _pcie(tensor_parallel_size: int) -> Constant:
+    """0.17 on, over PCIe: `0.20*TP - 0.15` GiB."""
+    best = constants.TP_PCIE_PER_RANK_GIB * tensor_parallel_size + constants.TP_PCIE_BASE_GIB
+    source = "4090 TP 2, RTX PRO 6000 TP 2 and 4"
+    return Constant(best=best, low=best * 0.4, high=best + 0.8, source=source, rows=3, models=3)

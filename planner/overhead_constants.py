@@ -79,17 +79,18 @@ TP_NVLINK_BASE_PER_DOUBLING_GIB = 0.03
 TP_NVLINK_PER_LAYER_GIB = 0.0006
 TP_NVLINK_PER_LAYER_PER_DOUBLING_GIB = 0.0010
 NON_TORCH_TP_NVLINK_021 = Constant(best=1.74, low=0.60, high=2.40, source="H200 TP 8: one row", rows=1, models=1)
-NON_TORCH_TP_PCIE = Constant(
-    best=0.35, low=0.10, high=1.60, source="4090 TP 2, RTX PRO 6000 TP 2 and 4", rows=3, models=3
-)
+# Over PCIe: 0.18 GiB at TP 2 (4090, RTX PRO 6000), 0.7 at TP 4 (RTX PRO 6000), experts' workspace and tables apart.
+TP_PCIE_PER_RANK_GIB = 0.20
+TP_PCIE_BASE_GIB = -0.15
 NON_TORCH_AMD = Constant(best=0.50, low=0.20, high=1.60, source="Strix Halo, MI300X", rows=3, models=2)
 NON_TORCH_AMD_TP = Constant(best=3.50, low=1.00, high=5.60, source="R9700 TP 4: one row", rows=1, models=1)
 NON_TORCH_XPU = Constant(best=1.30, low=0.90, high=1.60, source="Arc Pro B60", rows=2, models=1)
-NON_TORCH_UNIFIED = Constant(best=3.40, low=1.50, high=5.50, source="GB10: 2.2 and 4.6 GiB", rows=2, models=2)
+NON_TORCH_UNIFIED = Constant(best=2.20, low=0.80, high=4.80, source="GB10: 2.1 and 4.6, a pool 1.4", rows=3, models=3)
 
 # -- CUDA graphs, GiB, with the 51 default sizes ------------------------------------------------------------------------
 
 GRAPH_REFERENCE_SIZES = 51
+GRAPH_REFERENCE_TOKENS = 512
 # vLLM's own estimate, V1 runner: dense models of 0.19-0.24 (8 to 80 layers) within 20 %, MoE 24 to 27 layers apart.
 ESTIMATE_BASE_GIB = -0.12
 ESTIMATE_PER_LAYER_GIB = 0.0105

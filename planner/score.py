@@ -1,0 +1,260 @@
+"""Predict start-up rows and compare: what a plan says against what the engine logged, term by term.
+
+`python -m planner score FILE.jsonl [--json | --markdown] [--configs DIR]`. A row that cannot be predicted is listed with
+the reason; one whose vLLM release is not stated is tried under each era, and reported apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from planner.answer import Plan
+from planner.budget import plan
+from planner.facts import PlanError
+from planner.inventory import ModelDocuments
+from planner.model_config import read_model
+from planner.truth import TruthRow, documents_for, read_rows, request_for
+from planner.units import GIB
+from planner.versions import Era, era_of, parse_version
+
+Group = Literal["0.17-0.20 on H100", "other, version stated", "version not stated"]
+
+# One release per era to try when a row states none.
+_CANDIDATES = {"v0": ("0.7.3", "0.6.6"), "v1": ("0.11.0", "0.19.0", "0.23.0", "0.27.1", "0.31.0")}
+_TERMS = (  # (name, logged field)
+    ("weights", "model_load_gib"),
+    ("activation", "activation_peak_gib"),
+    ("non_torch", "non_torch_gib"),
+    ("graph_estimate", "cudagraph_est_gib"),
+    ("kv_pool", "available_kv_gib"),
+    ("needed", "error_needed_gib"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One quantity: predicted (with its interval where there is one) and logged. GiB, tokens, blocks or a ratio."""
+
+    name: str
+    predicted: float
+    logged: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def relative_error(self) -> float | None:
+        """`|predicted - logged| / |logged|`, or None for a logged zero."""
+        return abs(self.predicted - self.logged) / abs(self.logged) if self.logged else None
+
+    @property
+    def is_covered(self) -> bool | None:
+        """Whether the logged value (to the rounding of the log) lies in the interval; None without one."""
+        if self.low is None or self.high is None:
+            return None
+        return self.low - 0.005 <= self.logged <= self.high + 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """One row's outcome. `reason` says why a row was not predicted; `starts` pairs (predicted, logged)."""
+
+    row_id: str
+    model_id: str
+    family: str
+    version: str
+    era: str
+    gpu: str
+    tensor_parallel_size: int
+    pipeline_parallel_size: int
+    grade: str
+    group: Group
+    comparisons: tuple[Comparison, ...] = ()
+    total_gib: float = 0.0
+    predicted_start: bool | None = None
+    logged_start: bool | None = None
+    is_pool_given: bool = False
+    reason: str | None = None
+    plan_reason: str = ""
+
+    def find(self, name: str) -> Comparison | None:
+        """The comparison of that name, if the row logs it."""
+        return next((item for item in self.comparisons if item.name == name), None)
+
+
+def score_rows(rows: Sequence[TruthRow], extra_configs: Path | None = None) -> tuple[Scored, ...]:
+    """Each row's outcome, in order."""
+    return tuple(score_row(row, extra_configs) for row in rows)
+
+
+def score_row(row: TruthRow, extra_configs: Path | None = None) -> Scored:
+    """One row's outcome; an unstated release is the candidate that fits the pool (or tokens) best."""
+    try:
+        documents = documents_for(row, extra_configs)
+    except PlanError as error:
+        return _unpredicted(row, str(error))
+    versions = (row.version,) if row.version is not None else _CANDIDATES.get(row.engine, _CANDIDATES["v1"])
+    outcomes = [_try(row, documents, version) for version in versions]
+    predicted = [outcome for outcome in outcomes if outcome.reason is None]
+    return min(predicted, key=_misfit) if predicted else outcomes[0]
+
+
+def _try(row: TruthRow, documents: ModelDocuments, version: str) -> Scored:
+    try:
+        request = request_for(row, documents, version)
+        minor = parse_version(version).minor
+        model = read_model(documents, quantization=request.flags.quantization, vllm_minor=minor)
+        answer = plan(request, model)
+    except PlanError as error:
+        return _unpredicted(row, str(error))
+    base = _unpredicted(row, None)
+    return replace(
+        base,
+        family=model.architecture,
+        version=version,
+        era=answer.era,
+        gpu=answer.gpu_name,
+        group=_group(row, answer.gpu_name),
+        comparisons=_comparisons(row, answer),
+        total_gib=answer.gpu_total.best_bytes / GIB,
+        predicted_start=answer.will_start,
+        logged_start=None if row.is_other_failure else not row.is_memory_failure,
+        is_pool_given=request.flags.kv_cache_memory_bytes is not None,
+        plan_reason=answer.reason,
+    )
+
+
+def _unpredicted(row: TruthRow, reason: str | None) -> Scored:
+    return Scored(
+        row_id=row.row_id,
+        model_id=row.model_id or "not named",
+        family="",
+        version=row.version or "not stated",
+        era="",
+        gpu=str(row.values.get("gpu_name") or "not named"),
+        tensor_parallel_size=row.integer("tp") or 1,
+        pipeline_parallel_size=row.integer("pp") or 1,
+        grade=row.grade,
+        group=_group(row, str(row.values.get("gpu_name") or "")),
+        reason=reason,
+    )
+
+
+def _group(row: TruthRow, gpu_name: str) -> Group:
+    if row.version is None:
+        return "version not stated"
+    is_017 = era_of(parse_version(row.version)) is Era.V017_020
+    return "0.17-0.20 on H100" if is_017 and "H100" in gpu_name else "other, version stated"
+
+
+def _misfit(outcome: Scored) -> float:
+    errors = [outcome.find(name) for name in ("kv_pool", "activation", "tokens", "needed")]
+    known = [item.relative_error or 0.0 for item in errors if item is not None]
+    wrong_verdict = outcome.logged_start is not None and outcome.predicted_start != outcome.logged_start
+    return (sum(known) / len(known) if known else 1.0) + (0.5 if wrong_verdict else 0.0)
+
+
+# -- comparisons --------------------------------------------------------------------------------------------------------
+
+
+def _comparisons(row: TruthRow, answer: Plan) -> tuple[Comparison, ...]:
+    found = [_term(row, answer, name, field) for name, field in _TERMS]
+    found += [_tokens(row, answer), _blocks(row, answer), _concurrency(row, answer), _estimated_length(row, answer)]
+    return tuple(item for item in found if item is not None)
+
+
+def _term(row: TruthRow, answer: Plan, name: str, field: str) -> Comparison | None:
+    logged = row.number(field)
+    if logged is None:
+        return None
+    rank = answer.ranks[0]
+    if name == "needed":
+        return Comparison(name=name, predicted=answer.pool.needed_bytes / GIB, logged=logged)
+    estimates = {
+        "weights": rank.weights.load,
+        "activation": rank.activation,
+        "non_torch": rank.non_torch,
+        "graph_estimate": rank.cuda_graphs,
+        "kv_pool": rank.kv_pool,
+    }
+    estimate = estimates[name]
+    return Comparison(
+        name=name,
+        predicted=estimate.best_bytes / GIB,
+        logged=logged,
+        low=estimate.low_bytes / GIB,
+        high=estimate.high_bytes / GIB,
+    )
+
+
+def _tokens(row: TruthRow, answer: Plan) -> Comparison | None:
+    logged = row.number("kv_cache_tokens")
+    if logged is None:
+        return None
+    low, high = answer.pool_low.tokens, answer.pool_high.tokens
+    return Comparison(name="tokens", predicted=answer.pool.tokens, logged=logged, low=low, high=high)
+
+
+def _blocks(row: TruthRow, answer: Plan) -> Comparison | None:
+    logged = row.number("num_gpu_blocks")
+    return None if logged is None else Comparison(name="blocks", predicted=answer.pool.num_blocks, logged=logged)
+
+
+def _concurrency(row: TruthRow, answer: Plan) -> Comparison | None:
+    logged, length = row.number("max_concurrency"), row.integer("max_concurrency_at_len")
+    if logged is None or (length is not None and length != answer.pool.max_model_len):
+        return None
+    return Comparison(
+        name="concurrency",
+        predicted=answer.pool.max_concurrency,
+        logged=logged,
+        low=answer.pool_low.max_concurrency,
+        high=answer.pool_high.max_concurrency,
+    )
+
+
+def _estimated_length(row: TruthRow, answer: Plan) -> Comparison | None:
+    logged = row.number("error_estimated_max_len")
+    if logged is None:
+        return None
+    return Comparison(name="estimated_length", predicted=answer.pool.estimated_max_model_len, logged=logged)
+
+
+# -- command ------------------------------------------------------------------------------------------------------------
+
+
+def main(argv: Sequence[str]) -> int:
+    """The exit status of `python -m planner score`: 0, or 2 with one line on stderr for unreadable input."""
+    from planner.score_report import markdown, text_report  # noqa: PLC0415 - only this command draws tables
+
+    parser = argparse.ArgumentParser(prog="python -m planner score", description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path, help="JSON Lines files of start-up rows")
+    parser.add_argument("--configs", type=Path, help="a folder of more configs, tried after the catalogue")
+    parser.add_argument("--grades", default="AB", help="letters of the grades to count in tables (default AB)")
+    parser.add_argument("--json", action="store_true", help="one JSON object a row")
+    parser.add_argument("--markdown", action="store_true", help="the accuracy tables of the documentation")
+    options = parser.parse_args(argv)
+    try:
+        rows = [row for path in options.files for row in _rows_of(path)]
+    except PlanError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    scored = score_rows(rows, options.configs)
+    if options.json:
+        sys.stdout.writelines(f"{json.dumps(asdict(item))}\n" for item in scored)
+        return 0
+    counted = tuple(item for item in scored if item.grade in options.grades)
+    sys.stdout.write(markdown(counted) if options.markdown else text_report(counted))
+    return 0
+
+
+def _rows_of(path: Path) -> tuple[TruthRow, ...]:
+    try:
+        return read_rows(path.read_text(encoding="utf-8").splitlines(), path.name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError("file", str(path), f"{path} cannot be read: {error}.") from None

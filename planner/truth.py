@@ -1,0 +1,299 @@
+"""Start-up rows: what real vLLM engines were asked and what they logged, and the `PlanRequest` that each row stands for.
+
+A row is one JSON object a line with the fields of planner/data/truth. GiB values are as vLLM prints them, per rank.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.facts import PlanError
+from planner.gpu_catalog import find_gpu
+from planner.inventory import ModelDocuments
+from planner.model_catalog import catalogue_documents, catalogue_ids
+from planner.request import CompileCache, EngineFlags, PlanRequest, Runner, SpeculativeConfig
+from planner.units import GIB, MIB
+from planner.wrapped_config import wrapped_documents
+
+CONFIGS = Path(__file__).parent / "data" / "truth" / "configs"
+MEMORY_FAILURES = ("max_model_len does not fit", "no memory for cache blocks", "free memory below requested")
+
+# Names that logs give a chip: unified memory of 120 GiB is a GB10's.
+_CHIPS = {"unified-memory gpu": "DGX Spark (GB10)", "gfx1151": "Ryzen AI MAX+ 395 (Strix Halo)"}
+# CUDA totals of card sizes that people name without the card ("24 GB GPU"): the middle of what cards of that size report.
+_CLASS_TOTAL_GIB = {6: 6.0, 8: 7.65, 12: 11.6, 16: 15.57, 24: 23.55, 32: 31.35, 40: 39.5, 48: 44.4, 80: 79.2, 96: 94.97}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruthRow:
+    """One start-up: its parsed JSON object, with typed looks at it."""
+
+    values: Mapping[str, Any]  # one row of JSON, checked where it is read
+
+    @property
+    def row_id(self) -> str:
+        """The row's own name."""
+        return str(self.values.get("id", "unnamed"))
+
+    @property
+    def grade(self) -> str:
+        """A (a log read whole) to D; "A" where the row does not say, so that any row can be scored."""
+        return str(self.values.get("evidence") or "A")[0]
+
+    @property
+    def model_id(self) -> str | None:
+        """The model as the row names it."""
+        name = self.values.get("model_id")
+        return str(name) if name else None
+
+    @property
+    def version(self) -> str | None:
+        """The vLLM release, or None when the row does not state one."""
+        text = self.values.get("vllm_version")
+        return str(text).split()[0] if text else None
+
+    @property
+    def engine(self) -> str:
+        """The engine generation: v0 or v1."""
+        return str(self.values.get("engine") or "v1")[:2]
+
+    def number(self, name: str) -> float | None:
+        """A measured value, or None."""
+        value = self.values.get(name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if is_number and value is not None else None
+
+    def integer(self, name: str) -> int | None:
+        """A measured count, or None."""
+        value = self.number(name)
+        return None if value is None else int(value)
+
+    def text(self, *names: str) -> str:
+        """The texts of `names`, joined, in lower case."""
+        return " ".join(str(self.values.get(name) or "") for name in names).lower()
+
+    @property
+    def is_memory_failure(self) -> bool:
+        """Whether the start failed because the KV cache or the requested share did not fit."""
+        return self.text("error_text_kind").startswith(MEMORY_FAILURES)
+
+    @property
+    def is_other_failure(self) -> bool:
+        """Whether it failed for another reason (out of memory after the pool was laid out, a driver fault)."""
+        return bool(self.values.get("error_text_kind")) and not self.is_memory_failure
+
+
+def read_rows(lines: Iterable[str], name: str) -> tuple[TruthRow, ...]:
+    """The rows of a JSON Lines text; raises `PlanError` with the line that is not an object."""
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except ValueError as error:
+            raise PlanError("file", name, f"{name} line {number} is not JSON ({error}).") from None
+        if not isinstance(values, dict):
+            raise PlanError("file", name, f"{name} line {number} is not a JSON object.")
+        rows.append(TruthRow(values=values))
+    return tuple(rows)
+
+
+# -- the model ----------------------------------------------------------------------------------------------------------
+
+
+def documents_for(row: TruthRow, extra_configs: Path | None = None) -> ModelDocuments:
+    """The documents of the row's model: catalogue first, then the truth configs, then `extra_configs`."""
+    name = row.model_id
+    if name is None:
+        raise PlanError("model_id", None, "the row names no model")
+    folders = [CONFIGS] + ([extra_configs] if extra_configs is not None else [])
+    for candidate in (name, *_shortened(name)):
+        found = _catalogued(candidate) or _from_folders(candidate, folders)
+        if found is not None:
+            return found
+    raise PlanError("model_id", name, f"no config of {name!r} in the catalogue or beside the rows")
+
+
+def _shortened(name: str) -> list[str]:
+    """The name without a remark in brackets or a drafter behind a plus sign."""
+    bare = name.split(" (", maxsplit=1)[0].split(" + ", maxsplit=1)[0].strip()
+    return [bare] if bare != name and " " not in bare else []
+
+
+def _catalogued(name: str) -> ModelDocuments | None:
+    tails = [known for known in catalogue_ids() if known.split("/")[-1].lower() == name.lower()]
+    for candidate in (name, *(tails if len(tails) == 1 else ())):
+        try:
+            return catalogue_documents(candidate)
+        except PlanError:
+            continue
+    return None
+
+
+def _from_folders(name: str, folders: list[Path]) -> ModelDocuments | None:
+    for folder in folders:
+        for path in sorted(folder.glob("*.json")):
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if name.lower() in [known.lower() for known in document.get("model_ids", [])]:
+                confidence = document.get("confidence", "unknown")
+                return wrapped_documents(document, source=f"{path.name} ({confidence})")
+    return None
+
+
+# -- the request --------------------------------------------------------------------------------------------------------
+
+
+def request_for(row: TruthRow, model: ModelDocuments, version: str) -> PlanRequest:
+    """The question that the row's engine answered, under `version`; raises `PlanError` when the card cannot be known."""
+    gpu, gpu_memory_bytes = _card(row)
+    return PlanRequest(
+        model_id=model.model_id,
+        gpu=gpu,
+        gpu_memory_bytes=gpu_memory_bytes,
+        vllm_version=version,
+        model_runner=_runner(row),
+        compile_cache=_compile_cache(row),
+        flags=_flags(row, model),
+    )
+
+
+def _runner(row: TruthRow) -> Runner:
+    text = row.text("engine", "notes")
+    if "v2 model runner" in row.text("engine") or "v2 runner (default" in text:
+        return "v2"
+    return "v1" if "v1 model runner" in text else "auto"
+
+
+def _compile_cache(row: TruthRow) -> CompileCache:
+    notes = row.text("notes")
+    if "warm torch.compile" in notes or "warm compile" in notes or "compile cache hit" in notes:
+        return "warm"
+    is_cold = "cold torch.compile" in notes or "cold compile" in notes or "first start" in notes
+    return "cold" if is_cold else "unknown"
+
+
+def _card(row: TruthRow) -> tuple[str | None, int | None]:
+    """The card's name and, where the row gives or implies it, its CUDA total."""
+    name = _card_name(str(row.values.get("gpu_name") or ""))
+    is_known = name is not None and _is_catalogued(name)
+    total_gib = (
+        row.number("gpu_mem_gib_total") or _implied_total_gib(row) or (None if is_known else _class_total_gib(row))
+    )
+    if total_gib is not None:
+        return name, round(total_gib * GIB)
+    if name is None:
+        raise PlanError(
+            "gpu_name", row.values.get("gpu_name"), "the row names no card and prints nothing to derive its size"
+        )
+    return name, None
+
+
+def _is_catalogued(name: str) -> bool:
+    try:
+        find_gpu(name)
+    except PlanError:
+        return False
+    return True
+
+
+def _card_name(text: str) -> str | None:
+    for sign, chip in _CHIPS.items():
+        if sign in text.lower():
+            return chip
+    bare = re.sub(r"\(.*?\)", "", text).strip()
+    is_vague = not bare or re.match(r"^\d+ ?(GB|GiB)|^unified|SM\d|slice|not named", bare, re.IGNORECASE) is not None
+    return None if is_vague else bare
+
+
+def _implied_total_gib(row: TruthRow) -> float | None:
+    """The total that the printed terms imply: requested / utilisation, or the estimate over what it shifts utilisation by."""
+    utilization = row.number("gpu_memory_utilization")
+    requested = row.number("requested_gib") or _printed_sum_gib(row)
+    if requested is not None and utilization:
+        return requested / utilization
+    estimate, equivalent = row.number("cudagraph_est_gib"), row.number("util_equivalent")
+    if estimate and equivalent and utilization and utilization - equivalent > 0.02:
+        return estimate / (utilization - equivalent)
+    return None
+
+
+def _printed_sum_gib(row: TruthRow) -> float | None:
+    """Weights, activation, non-torch and pool as printed, when all four are: what utilisation x total was (to 0.20)."""
+    if row.version is not None and row.number("consumed_gib") is not None:
+        return None
+    terms = [
+        row.number(name) for name in ("model_load_gib", "activation_peak_gib", "non_torch_gib", "available_kv_gib")
+    ]
+    return sum(term for term in terms if term is not None) if all(term is not None for term in terms) else None
+
+
+def _class_total_gib(row: TruthRow) -> float | None:
+    """The total of a card that is known by size alone ("24 GB GPU", or "32 GB class" in the notes)."""
+    match = re.search(r"(\d+) ?(?:GB|GiB)(?: class)?", str(row.values.get("gpu_name") or ""))
+    noted = re.search(r"(\d+) gb (?:class|card|gpu)|24 gb", row.text("notes"))
+    size = int(match[1]) if match else int(noted[1] or 24) if noted else None
+    return _CLASS_TOTAL_GIB.get(size) if size is not None else None
+
+
+def _flags(row: TruthRow, model: ModelDocuments) -> EngineFlags:
+    capacity = row.integer("max_model_len")
+    prefix = row.values.get("prefix_caching")
+    given = _given_pool_bytes(row)
+    return EngineFlags(
+        tensor_parallel_size=row.integer("tp") or 1,
+        pipeline_parallel_size=row.integer("pp") or 1,
+        data_parallel_size=row.integer("dp") or 1,
+        enable_expert_parallel=bool(row.values.get("ep")),
+        gpu_memory_utilization=row.number("gpu_memory_utilization"),
+        kv_cache_memory_bytes=given,
+        max_model_len=capacity,
+        max_num_seqs=row.integer("max_num_seqs"),
+        max_num_batched_tokens=row.integer("max_num_batched_tokens"),
+        kv_cache_dtype=str(row.values.get("kv_cache_dtype") or "auto").split()[0],
+        dtype=str(row.values.get("dtype") or "auto"),
+        quantization=_quantization(row, model),
+        enforce_eager=bool(row.values.get("enforce_eager")),
+        enable_prefix_caching=prefix if isinstance(prefix, bool) else None,
+        speculative_config=_speculation(row),
+        limit_mm_per_prompt=_mm_limits(row),
+        language_model_only="--language-model-only" in row.text("other_flags"),
+    )
+
+
+def _given_pool_bytes(row: TruthRow) -> int | None:
+    """What --kv-cache-memory-bytes gave: its number, or the printed pool where only the flag's use is on record."""
+    flags = row.text("other_flags")
+    match = re.search(r"--kv-cache-memory(?:-bytes)?[= ]+(\d+)(m|g)?\b", flags)
+    if match:
+        return int(match[1]) * {"m": MIB, "g": GIB, None: 1}[match[2]]
+    printed = row.number("available_kv_gib")
+    return round(printed * GIB) if "--kv-cache-memory" in flags and printed else None
+
+
+def _quantization(row: TruthRow, model: ModelDocuments) -> str | None:
+    """An online method; a checkpoint's own needs no flag."""
+    asked = str(row.values.get("quantization") or "").split(" ")[0]
+    is_checkpoint_quantized = '"quantization_config"' in model.config_json or model.hf_quant_config_json is not None
+    return asked if asked in {"fp8", "bitsandbytes"} and not is_checkpoint_quantized else None
+
+
+def _speculation(row: TruthRow) -> SpeculativeConfig | None:
+    text = row.text("other_flags", "model_id")
+    count = re.search(r"(?:num_speculative_tokens=|\bk=)(\d+)", text)
+    tokens = int(count[1]) if count else 1
+    if "mtp" in text:
+        return SpeculativeConfig(method="mtp", num_speculative_tokens=tokens)
+    return None
+
+
+def _mm_limits(row: TruthRow) -> tuple[tuple[str, int], ...]:
+    text = row.text("other_flags")
+    if "limit_mm" not in text:
+        return ()
+    return tuple((kind, int(count)) for kind, count in re.findall(r"(image|video|audio)[ =:]+(\d+)", text))
