@@ -80,4 +80,5 @@ class PlanRequest:
     model_runner: Runner = "auto"
     compile_cache: CompileCache = "unknown"
     mean_length_tokens: int | None = None  # for the "at a mean length" concurrency figure
+    allow_long_max_model_len: bool = False  # VLLM_ALLOW_LONG_MAX_MODEL_LEN=1
     flags: EngineFlags = field(default_factory=EngineFlags)
