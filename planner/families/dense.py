@@ -52,7 +52,8 @@ Restyle = Callable[[ConfigView, Style], Style]
 
 def layer_windows(text: ConfigView, num_layers: int) -> tuple[int | None, ...]:
     """Each layer's window: `layer_types` where given, else `sliding_window` on all layers (0 or null: none)."""
-    window = text.optional_integer("sliding_window") or None
+    is_used = text.flag("use_sliding_window", default=True)  # Qwen2 and Qwen3 state a window that they do not use
+    window = (text.optional_integer("sliding_window") or None) if is_used else None
     kinds = text.items("layer_types")
     if kinds and window:
         return tuple(
