@@ -32,7 +32,7 @@ def _gpt_oss(given: FamilyInput) -> Built:
             moe_design(text, shape, _experts(text)),
             window_of=lambda index: window if index % 2 == 0 else None,  # by position, whatever layer_types says
             rotary=rope_cache(text, shape.head_size, dtype="float32"),
-            extras=(attention_sinks(shape),),
+            extras_of=lambda _: (attention_sinks(shape),),
             is_on_every_stage=True,
             ties=False,
         )

@@ -18,10 +18,10 @@ from planner.families.rope import rope_cache, rope_parameters
 from planner.inventory import Linear
 
 
-def _local_experts(text: ConfigView, prefix: str = "block_sparse_moe") -> ExpertBlock:
+def local_experts(text: ConfigView, prefix: str = "block_sparse_moe") -> ExpertBlock:
     """Experts as Mixtral's descendants name them."""
     return ExpertBlock(
-        num_experts=text.integer("num_local_experts", "num_experts"),
+        num_experts=text.integer("numlocal_experts", "num_experts"),
         intermediate_size=text.integer("intermediate_size"),
         top_k=text.integer("num_experts_per_tok", default=2),
         prefix=prefix,
@@ -29,7 +29,7 @@ def _local_experts(text: ConfigView, prefix: str = "block_sparse_moe") -> Expert
 
 
 def _mixtral(given: FamilyInput) -> Built:
-    design = moe_design(given.text, attention_shape(given.text), _local_experts(given.text))
+    design = moe_design(given.text, attention_shape(given.text), local_experts(given.text))
     return assemble(replace(design, is_on_every_stage=True))
 
 
@@ -72,7 +72,7 @@ def _qwen3_moe(given: FamilyInput) -> Built:
 
 def _olmoe(given: FamilyInput) -> Built:
     text = given.text
-    experts = _local_experts(text, prefix="mlp")
+    experts = local_experts(text, prefix="mlp")
     design = moe_design(text, attention_shape(text, qk_norm="full"), experts)
     return assemble(replace(design, is_on_every_stage=True, ties=False))
 
@@ -84,8 +84,10 @@ def _granite_moe(given: FamilyInput) -> Built:
     has_sinks = text.flag("attention_sinks", default=text.items("layer_types") is not None)
     sinks = (attention_sinks(shape),) if has_sinks else ()
     shared = _granite_shared(given)
-    design = moe_design(text, shape, _local_experts(text))
-    return assemble(replace(design, window_of=sliding_windows(text), extras=(*sinks, *shared), is_on_every_stage=True))
+    design = moe_design(text, shape, local_experts(text))
+    return assemble(
+        replace(design, window_of=sliding_windows(text), extras_of=lambda _: (*sinks, *shared), is_on_every_stage=True)
+    )
 
 
 def _granite_shared(given: FamilyInput) -> tuple[Linear, ...]:
@@ -102,7 +104,7 @@ def _minimax_m2(given: FamilyInput) -> Built:
     shape = attention_shape(text, qkv_bias=text.flag("attention_bias", default=False), qk_norm="sharded")
     has_bias = text.flag("use_routing_bias", default=False)
     experts = replace(
-        _local_experts(text),
+        local_experts(text),
         router_dtype="float32",
         score_bias_name="e_score_correction_bias" if has_bias else None,
     )
@@ -114,11 +116,11 @@ def _minimax_m2(given: FamilyInput) -> Built:
 
 def _phi_moe(given: FamilyInput) -> Built:
     text = given.text
-    design = moe_design(text, attention_shape(text, qkv_bias=True, output_bias=True), _local_experts(text))
+    design = moe_design(text, attention_shape(text, qkv_bias=True, output_bias=True), local_experts(text))
     return assemble(replace(design, norms_have_bias=True, head_has_bias=True, is_on_every_stage=True, ties=False))
 
 
-def _scored_experts(text: ConfigView, *, score_bias: str | None, router_dtype: str | None = None) -> ExpertBlock:
+def scored_experts(text: ConfigView, *, score_bias: str | None, router_dtype: str | None = None) -> ExpertBlock:
     """Experts as DeepSeek's descendants name them, with shared experts as one MLP of that many widths."""
     size = text.integer("moe_intermediate_size")
     shared = text.integer("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", default=0, least=0)
@@ -142,7 +144,7 @@ def glm4_moe_design(text: ConfigView) -> MoeDesign:
     shape = attention_shape(
         text, qkv_bias=text.flag("attention_bias", default=False), qk_norm="head" if has_norms else None
     )
-    experts = _scored_experts(text, score_bias="gate.e_score_correction_bias", router_dtype="float32")
+    experts = scored_experts(text, score_bias="gate.e_score_correction_bias", router_dtype="float32")
     first_sparse = text.integer("first_k_dense_replace", default=1, least=0)
     return replace(moe_design(text, shape, experts), is_sparse=lambda index: index >= first_sparse, ties=False)
 
@@ -150,7 +152,7 @@ def glm4_moe_design(text: ConfigView) -> MoeDesign:
 def _ernie_moe(given: FamilyInput) -> Built:
     text = given.text
     bias = text.flag("use_bias", default=False)
-    experts = _scored_experts(text, score_bias="gate.e_score_correction_bias", router_dtype="float32")
+    experts = scored_experts(text, score_bias="gate.e_score_correction_bias", router_dtype="float32")
     first = text.integer("moe_layer_start_index", default=0, least=0)
     last = text.integer("moe_layer_end_index", default=text.integer("num_hidden_layers") - 1, least=-1)
     step = text.integer("moe_layer_interval", default=1)
@@ -176,7 +178,7 @@ def _bailing_moe(given: FamilyInput) -> Built:
     )
     is_biased = text.flag("moe_router_enable_expert_bias", default=False)
     names = {None: None, "fp32": "float32"}
-    experts = _scored_experts(
+    experts = scored_experts(
         text,
         score_bias="gate.expert_bias" if is_biased else None,
         router_dtype=names.get(text.text("router_dtype"), "bfloat16"),

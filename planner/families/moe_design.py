@@ -30,9 +30,17 @@ def _whole_context(_: int) -> int | None:
     return None
 
 
+def _nothing(_: int) -> tuple[Module, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MoeDesign:
-    """One model's choices. `is_sparse(layer)`: it has experts, else a dense MLP; `window_of(layer)`: its sliding window."""
+    """One model's choices; those that differ by layer are functions of its index.
+
+    `is_sparse`: the layer has experts, else a dense MLP; `window_of`: its sliding window; `shape_of`: its attention
+    where that is not `shape`; `extras_of`: what it has beside attention, MLP, norms and the rotary cache.
+    """
 
     text: ConfigView
     shape: AttentionShape
@@ -43,10 +51,12 @@ class MoeDesign:
     is_sparse: Callable[[int], bool] = _everywhere
     window_of: Callable[[int], int | None] = _whole_context
     has_rotary: Callable[[int], bool] = _everywhere
+    shape_of: Callable[[int], AttentionShape] | None = None
+    extras_of: Callable[[int], tuple[Module, ...]] = _nothing
+    mlp_prefix: str = "mlp"
     attention_names: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
     attention_prefix: str = "self_attn"
     output_name: str = "o_proj"
-    extras: tuple[Module, ...] = ()  # modules of every layer beside attention, MLP and norms
     norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
     norms_have_bias: bool = False
     dense_has_bias: bool = False
@@ -88,22 +98,36 @@ def layer_modules(design: MoeDesign, index: int) -> tuple[Module, ...]:
     """The modules of layer `index`."""
     width = design.shape.hidden_size
     mixing = attention(
-        design.shape, prefix=design.attention_prefix, qkv=design.attention_names, output=design.output_name
+        layer_shape(design, index),
+        prefix=design.attention_prefix,
+        qkv=design.attention_names,
+        output=design.output_name,
     )
-    if design.is_sparse(index):
-        feed_forward = design.experts.modules(width)
-    else:
-        feed_forward = gated_mlp(width, design.dense_intermediate_size, has_bias=design.dense_has_bias)
+    feed_forward = design.experts.modules(width) if design.is_sparse(index) else _dense(design)
     norms = layer_norms(width, *design.norms, has_bias=design.norms_have_bias)
     rotary = (design.rotary,) if design.has_rotary(index) else ()
-    return (*mixing, *design.extras, *feed_forward, *norms, *rotary)
+    return (*mixing, *design.extras_of(index), *feed_forward, *norms, *rotary)
+
+
+def layer_shape(design: MoeDesign, index: int) -> AttentionShape:
+    """The attention of layer `index`."""
+    return design.shape if design.shape_of is None else design.shape_of(index)
+
+
+def _dense(design: MoeDesign) -> tuple[Module, ...]:
+    return gated_mlp(
+        design.shape.hidden_size,
+        design.dense_intermediate_size,
+        prefix=design.mlp_prefix,
+        has_bias=design.dense_has_bias,
+    )
 
 
 def assemble(design: MoeDesign) -> Built:
     """What vLLM builds for `design`."""
 
     def build(index: int) -> tuple[tuple[Module, ...], tuple[Cache, ...]]:
-        return layer_modules(design, index), (kv_cache(design.shape, design.window_of(index)),)
+        return layer_modules(design, index), (kv_cache(layer_shape(design, index), design.window_of(index)),)
 
     everywhere = design.is_on_every_stage
     tables = vocabulary(
