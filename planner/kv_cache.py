@@ -19,7 +19,7 @@ from planner.inventory import ModelFacts
 from planner.kv_groups import CacheGroup, PlacedSpec, bytes_per_block, group_layers
 from planner.kv_rules import KvRules, rules_of
 from planner.kv_specs import model_caches
-from planner.layer_specs import FullSpec, LayerSpec, MambaSpec, Serving, kind_of
+from planner.layer_specs import FullSpec, LayerSpec, MambaSpec, RingSpec, Serving, SlidingMlaSpec, kind_of
 from planner.units import div_ceil
 from planner.versions import Version
 
@@ -121,7 +121,7 @@ def layout_of(layers: tuple[PlacedSpec, ...], options: PoolOptions, findings: tu
         bytes_per_block=tuple(
             bytes_per_block(grouping.groups, stage, is_block_outermost=options.is_block_outermost) for stage in stages
         ),
-        block_size=min((group.spec.block_size for group in grouping.groups), default=0),
+        block_size=_shown_block(grouping.groups),
         options=options,
         needs=_needs(grouping.groups),
         stage_layers=counted,
@@ -137,6 +137,13 @@ def _layers_by_stage(layers: tuple[PlacedSpec, ...], num_stages: int) -> tuple[t
     for spec, stage in layers:
         counts[stage][spec] = counts[stage].get(spec, 0) + 1
     return tuple(tuple(stage.items()) for stage in counts)
+
+
+def _shown_block(groups: tuple[CacheGroup, ...]) -> int:
+    # As vLLM reports it: the smallest of the groups. The small blocks of compressor states and rings are not what
+    # --block-size speaks of.
+    own = [group.spec.block_size for group in groups if not isinstance(group.spec, SlidingMlaSpec | RingSpec)]
+    return min(own or [group.spec.block_size for group in groups], default=0)
 
 
 def _needs(groups: tuple[CacheGroup, ...]) -> tuple[tuple[LayerSpec, int], ...]:
