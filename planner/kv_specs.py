@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from planner.defaults import Resolved
 from planner.facts import Finding
-from planner.inventory import Cache, Layer, ModelFacts, StateTensor
+from planner.inventory import Cache, Layer, ModelFacts
 from planner.kv_block_size import (
     Backend,
     BackendQuestion,
@@ -22,7 +22,6 @@ from planner.kv_block_size import (
     is_large_block_allowed,
 )
 from planner.kv_dtypes import (
-    DTYPE_BYTES,
     KvUse,
     check_kv_cache_dtype,
     content_bytes,
@@ -31,7 +30,7 @@ from planner.kv_dtypes import (
     mla_content_bytes,
 )
 from planner.kv_groups import PlacedSpec
-from planner.kv_rules import KvRules, rules_of
+from planner.kv_states import STATE_KINDS, state_bytes
 from planner.layer_specs import (
     ChunkedSpec,
     CrossSpec,
@@ -46,7 +45,6 @@ from planner.parallel import layer_ranges
 from planner.units import round_up
 from planner.versions import Version
 
-_STATE_KINDS = frozenset({"mamba1", "mamba2", "gdn", "linear_attention", "short_conv", "kda"})
 _NO_CACHE = frozenset({"shared", "none", "encoder_only"})
 _V4_PAGE_MULTIPLE = 576  # bytes; FlashMLA's packing of fp8_ds_mla
 _NUM_BOUNDARY_LAYERS = 2  # packed KV dtypes leave the first and last two layers unquantised
@@ -70,7 +68,6 @@ class _Context:
 
     model: ModelFacts
     resolved: Resolved
-    rules: KvRules
     backend: Backend
     kv_format: str
     block_tokens: int
@@ -154,7 +151,6 @@ def _context(model: ModelFacts, resolved: Resolved) -> _Context:
     context = _Context(
         model=model,
         resolved=resolved,
-        rules=rules_of(resolved.version),
         backend=backend,
         kv_format=kv_format,
         block_tokens=backend.block_tokens if asked is None else asked,
@@ -166,7 +162,6 @@ def _replaced(context: _Context, block_tokens: int, attention_page_bytes: int | 
     return _Context(
         model=context.model,
         resolved=context.resolved,
-        rules=context.rules,
         backend=context.backend,
         kv_format=context.kv_format,
         block_tokens=block_tokens,
@@ -201,7 +196,7 @@ def _with_packed_block(context: _Context) -> _Context:
 
 
 def _with_hybrid_block(context: _Context) -> _Context:
-    states = [cache for cache in _distinct_caches(context.model) if cache.kind in _STATE_KINDS]
+    states = [cache for cache in _distinct_caches(context.model) if cache.kind in STATE_KINDS]
     attention = _first_attention(context.model)
     if not states or attention is None:
         return context
@@ -211,7 +206,7 @@ def _with_hybrid_block(context: _Context) -> _Context:
             version=context.version,
             backend=context.backend,
             block_tokens=context.block_tokens,
-            state_bytes=max(_state_bytes(context, cache) for cache in states),
+            state_bytes=max(state_bytes(context.model, context.resolved, cache) for cache in states),
             attention_bytes_per_token=per_token,
             is_mla=attention.kind == "mla",
             state_grid_tokens=_GDN_STATE_GRID if _exports_gdn_states(context) else 1,
@@ -229,46 +224,6 @@ def _exports_gdn_states(context: _Context) -> bool:
 
 def _heads(context: _Context, cache: Cache) -> int:
     return max(1, cache.num_kv_heads // context.resolved.tp)
-
-
-def _state_dtype(context: _Context, cache: Cache, rule: str) -> str:
-    flags = context.resolved.flags
-    conv = context.resolved.dtype if flags.mamba_cache_dtype == "auto" else flags.mamba_cache_dtype
-    if rule == "conv":
-        return conv
-    if rule != "ssm":
-        return rule
-    if flags.mamba_ssm_cache_dtype != "auto":
-        return flags.mamba_ssm_cache_dtype
-    text = context.model.text_config
-    # The checkpoint's wish: Qwen3.5 and later name it mamba_ssm_dtype, Nemotron-H mamba_ssm_cache_dtype.
-    named = text.get("mamba_ssm_cache_dtype") or (text.get("mamba_ssm_dtype") if cache.kind == "gdn" else None)
-    if isinstance(named, str) and named in DTYPE_BYTES:
-        return named
-    return "float32" if cache.kind == "kda" or context.model.architecture.startswith("NemotronH") else conv
-
-
-def _state_elements(state: StateTensor, tp: int, num_speculative_tokens: int) -> int:
-    elements = 1
-    for axis, size in enumerate(state.shape):
-        length = size
-        if axis == state.shard_dim:
-            length = (size - state.grouped_size) // tp
-            if state.grouped_size:
-                length += state.grouped_size // min(tp, state.num_groups)
-        if axis == state.conv_extra_dim:
-            length += num_speculative_tokens
-        elements *= length
-    return elements
-
-
-def _state_bytes(context: _Context, cache: Cache) -> int:
-    resolved = context.resolved
-    return sum(
-        _state_elements(state, resolved.tp, resolved.num_speculative_tokens)
-        * DTYPE_BYTES[_state_dtype(context, cache, state.dtype_rule)]
-        for state in cache.states
-    )
 
 
 def _decoder_layers(context: _Context) -> Iterator[PlacedSpec]:
@@ -311,7 +266,7 @@ def _draft_caches(model: ModelFacts, resolved: Resolved, draft: ModelFacts | Non
 def _spec(context: _Context, cache: Cache, *, is_native: bool) -> LayerSpec | None:
     if cache.kind in _NO_CACHE:
         return None
-    if cache.kind in _STATE_KINDS:
+    if cache.kind in STATE_KINDS:
         return _mamba_spec(context, cache)
     if cache.kind == "deepseek_v4":
         return _v4_spec(context, cache)
@@ -383,14 +338,14 @@ def _window_block(context: _Context) -> int:
 def _mamba_spec(context: _Context, cache: Cache) -> MambaSpec:
     resolved = context.resolved
     mode = resolved.mamba_cache_mode
-    state_bytes = _state_bytes(context, cache)
+    one_state = state_bytes(context.model, context.resolved, cache)
     has_checkpoint = cache.kind == "mamba2" and context.version >= (0, 32, 0)  # not in 0.31.0
     padded = context.attention_page_bytes
     return MambaSpec(
         block_size=resolved.max_model_len if mode == "none" else context.block_tokens,
-        state_bytes=state_bytes,
+        state_bytes=one_state,
         cache_mode=mode,
-        padded_page_bytes=None if padded is None or padded == state_bytes else padded,
+        padded_page_bytes=None if padded is None or padded == one_state else padded,
         num_speculative_blocks=resolved.num_speculative_tokens,
         num_checkpoint_blocks=1 if has_checkpoint or (cache.kind == "gdn" and _exports_gdn_states(context)) else 0,
     )
