@@ -17,9 +17,10 @@ from typing import Literal
 from planner.answer import Plan
 from planner.budget import plan
 from planner.facts import PlanError
-from planner.inventory import ModelDocuments
+from planner.inventory import ModelDocuments, ModelFacts
 from planner.model_config import read_model
-from planner.truth import TruthRow, documents_for, read_rows, request_for
+from planner.request import PlanRequest
+from planner.truth import TruthRow, documents_for, read_rows, request_for, with_length
 from planner.units import GIB
 from planner.versions import Era, era_of, parse_version
 
@@ -27,6 +28,7 @@ Group = Literal["0.17-0.20 on H100", "other, version stated", "version not state
 
 # One release per era to try when a row states none.
 _CANDIDATES = {"v0": ("0.7.3", "0.6.6"), "v1": ("0.11.0", "0.19.0", "0.23.0", "0.27.1", "0.31.0")}
+_LARGEST_UNEXPLAINED_SHARE = 0.25
 _TERMS = (  # (name, logged field)
     ("weights", "model_load_gib"),
     ("activation", "activation_peak_gib"),
@@ -104,15 +106,42 @@ def score_row(row: TruthRow, extra_configs: Path | None = None) -> Scored:
     return min(predicted, key=_misfit) if predicted else outcomes[0]
 
 
+def _predict(row: TruthRow, documents: ModelDocuments, version: str) -> tuple[PlanRequest, ModelFacts, Plan]:
+    request = request_for(row, documents, version)
+    minor = parse_version(version).minor
+    model = read_model(documents, quantization=request.flags.quantization, vllm_minor=minor)
+    return request, model, plan(request, model)
+
+
+def _predict_as_run(row: TruthRow, documents: ModelDocuments, version: str) -> tuple[PlanRequest, ModelFacts, Plan]:
+    """The prediction; where the engine ran beyond the config's longest length, with that limit lifted as it was there."""
+    try:
+        return _predict(row, documents, version)
+    except PlanError as error:
+        length = row.integer("max_model_len")
+        if error.field != "max_model_len" or length is None:
+            raise
+        return _predict(row, with_length(documents, length), version)
+
+
+def _unexplained(row: TruthRow, answer: Plan) -> str | None:
+    """Why a row without a stated utilisation cannot have run at the default one: a quarter of the card would be missing."""
+    logged = row.number("available_kv_gib")
+    if row.number("gpu_memory_utilization") is not None or logged is None:
+        return None
+    missing = answer.ranks[0].kv_pool.best_bytes / GIB - logged
+    share = missing / (answer.gpu_total.best_bytes / GIB)
+    if share < _LARGEST_UNEXPLAINED_SHARE or answer.request.flags.kv_cache_memory_bytes is not None:
+        return None
+    return f"utilisation is not on record, and the default would leave {missing:.1f} GiB of the card unexplained"
+
+
 def _try(row: TruthRow, documents: ModelDocuments, version: str) -> Scored:
     try:
-        request = request_for(row, documents, version)
-        minor = parse_version(version).minor
-        model = read_model(documents, quantization=request.flags.quantization, vllm_minor=minor)
-        answer = plan(request, model)
+        request, model, answer = _predict_as_run(row, documents, version)
     except PlanError as error:
         return _unpredicted(row, str(error))
-    base = _unpredicted(row, None)
+    base = _unpredicted(row, _unexplained(row, answer))
     return replace(
         base,
         family=model.architecture,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,23 @@ from planner.wrapped_config import wrapped_documents
 CONFIGS = Path(__file__).parent / "data" / "truth" / "configs"
 MEMORY_FAILURES = ("max_model_len does not fit", "no memory for cache blocks", "free memory below requested")
 
+_LARGEST_CONTEXT_GIB = 2.0  # CUDA context and communicator: 0.1 to 2.0 GiB in logs
 # Names that logs give a chip: unified memory of 120 GiB is a GB10's.
-_CHIPS = {"unified-memory gpu": "DGX Spark (GB10)", "gfx1151": "Ryzen AI MAX+ 395 (Strix Halo)"}
+_CHIPS = {"unified": "DGX Spark (GB10)", "gb10": "DGX Spark (GB10)", "gfx1151": "Ryzen AI MAX+ 395 (Strix Halo)"}
 # CUDA totals of card sizes that people name without the card ("24 GB GPU"): the middle of what cards of that size report.
-_CLASS_TOTAL_GIB = {6: 6.0, 8: 7.65, 12: 11.6, 16: 15.57, 24: 23.55, 32: 31.35, 40: 39.5, 48: 44.4, 80: 79.2, 96: 94.97}
+_CLASS_TOTAL_GIB = {
+    6: 6.0,
+    8: 7.65,
+    12: 11.6,
+    16: 15.57,
+    24: 23.55,
+    32: 31.35,
+    40: 39.5,
+    48: 44.4,
+    80: 79.2,
+    96: 94.97,
+    128: 121.69,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,11 +169,29 @@ def request_for(row: TruthRow, model: ModelDocuments, version: str) -> PlanReque
         model_id=model.model_id,
         gpu=gpu,
         gpu_memory_bytes=gpu_memory_bytes,
+        other_processes_bytes=_held_by_others(row, gpu_memory_bytes),
         vllm_version=version,
         model_runner=_runner(row),
         compile_cache=_compile_cache(row),
         flags=_flags(row, model),
     )
+
+
+def _held_by_others(row: TruthRow, total_bytes: int | None) -> int:
+    """What the card had lost at start beyond an engine's own context, where the row prints the free memory."""
+    free = row.number("free_at_start_gib")
+    if free is None or total_bytes is None:
+        return 0
+    return max(0, total_bytes - round((free + _LARGEST_CONTEXT_GIB) * GIB))
+
+
+def with_length(documents: ModelDocuments, length_tokens: int) -> ModelDocuments:
+    """`documents` with a longest position of `length_tokens`: an engine that ran beyond the config's was told to."""
+    config = json.loads(documents.config_json)
+    for section in (config, config.get("text_config")):
+        if isinstance(section, dict) and "max_position_embeddings" in section:
+            section["max_position_embeddings"] = length_tokens
+    return replace(documents, config_json=json.dumps(config))
 
 
 def _runner(row: TruthRow) -> Runner:
@@ -180,14 +211,14 @@ def _compile_cache(row: TruthRow) -> CompileCache:
 
 def _card(row: TruthRow) -> tuple[str | None, int | None]:
     """The card's name and, where the row gives or implies it, its CUDA total."""
-    name = _card_name(str(row.values.get("gpu_name") or ""))
+    name = _card_name(str(row.values.get("gpu_name") or "")) or _card_name(row.text("notes"), only_chips=True)
     is_known = name is not None and _is_catalogued(name)
-    total_gib = (
-        row.number("gpu_mem_gib_total") or _implied_total_gib(row) or (None if is_known else _class_total_gib(row))
-    )
+    total_gib = row.number("gpu_mem_gib_total") or _printed_total_gib(row)
+    if total_gib is None and not is_known:
+        total_gib = _class_total_gib(row) or _shifted_total_gib(row)
     if total_gib is not None:
         return name, round(total_gib * GIB)
-    if name is None:
+    if not is_known:
         raise PlanError(
             "gpu_name", row.values.get("gpu_name"), "the row names no card and prints nothing to derive its size"
         )
@@ -202,43 +233,49 @@ def _is_catalogued(name: str) -> bool:
     return True
 
 
-def _card_name(text: str) -> str | None:
+def _card_name(text: str, *, only_chips: bool = False) -> str | None:
+    """The card that `text` names; a size or a class is no name."""
     for sign, chip in _CHIPS.items():
         if sign in text.lower():
             return chip
     bare = re.sub(r"\(.*?\)", "", text).strip()
-    is_vague = not bare or re.match(r"^\d+ ?(GB|GiB)|^unified|SM\d|slice|not named", bare, re.IGNORECASE) is not None
-    return None if is_vague else bare
+    is_vague = not bare or re.match(r"^\d+ ?(GB|GiB)|SM\d|slice|not named", bare, re.IGNORECASE) is not None
+    return None if is_vague or only_chips else bare
 
 
-def _implied_total_gib(row: TruthRow) -> float | None:
-    """The total that the printed terms imply: requested / utilisation, or the estimate over what it shifts utilisation by."""
+def _printed_total_gib(row: TruthRow) -> float | None:
+    """The total that the printed terms imply: requested / utilisation."""
     utilization = row.number("gpu_memory_utilization")
     requested = row.number("requested_gib") or _printed_sum_gib(row)
-    if requested is not None and utilization:
-        return requested / utilization
-    estimate, equivalent = row.number("cudagraph_est_gib"), row.number("util_equivalent")
-    if estimate and equivalent and utilization and utilization - equivalent > 0.02:
-        return estimate / (utilization - equivalent)
-    return None
+    return requested / utilization if requested is not None and utilization else None
 
 
 def _printed_sum_gib(row: TruthRow) -> float | None:
     """Weights, activation, non-torch and pool as printed, when all four are: what utilisation x total was (to 0.20)."""
-    if row.version is not None and row.number("consumed_gib") is not None:
-        return None
     terms = [
         row.number(name) for name in ("model_load_gib", "activation_peak_gib", "non_torch_gib", "available_kv_gib")
     ]
     return sum(term for term in terms if term is not None) if all(term is not None for term in terms) else None
 
 
+def _shifted_total_gib(row: TruthRow) -> float | None:
+    """The usual card whose total is nearest to graph estimate / (utilisation - equivalent utilisation), within 12 %."""
+    utilization, equivalent = row.number("gpu_memory_utilization"), row.number("util_equivalent")
+    estimate = row.number("cudagraph_est_gib")
+    if not estimate or not equivalent or not utilization or utilization <= equivalent:
+        return None
+    rough = estimate / (utilization - equivalent)
+    nearest = min(_CLASS_TOTAL_GIB.values(), key=lambda total: abs(total - rough))
+    return nearest if abs(nearest - rough) <= 0.12 * nearest else rough
+
+
 def _class_total_gib(row: TruthRow) -> float | None:
-    """The total of a card that is known by size alone ("24 GB GPU", or "32 GB class" in the notes)."""
-    match = re.search(r"(\d+) ?(?:GB|GiB)(?: class)?", str(row.values.get("gpu_name") or ""))
-    noted = re.search(r"(\d+) gb (?:class|card|gpu)|24 gb", row.text("notes"))
-    size = int(match[1]) if match else int(noted[1] or 24) if noted else None
-    return _CLASS_TOTAL_GIB.get(size) if size is not None else None
+    """The total of a card that is known by size alone ("24 GB GPU", "32 GB class" in the notes, "24g-" in the row's id)."""
+    named = re.search(r"(\d+) ?(?:GB|GiB)", str(row.values.get("gpu_name") or ""))
+    noted = re.search(r"(\d+) gb (?:class|card|gpu)", row.text("notes"))
+    tagged = re.search(r"(?:^|-)(\d+)g(?:-|$)", row.row_id)
+    found = named or noted or tagged
+    return _CLASS_TOTAL_GIB.get(int(found[1])) if found else None
 
 
 def _flags(row: TruthRow, model: ModelDocuments) -> EngineFlags:

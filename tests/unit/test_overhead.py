@@ -1,0 +1,136 @@
+"""Activation peak, non-torch memory and graphs against the start-up logs that the rules were read from."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner import overhead
+from planner.activation import moe_workspace_bytes, sampler_bytes_per_logit
+from planner.defaults import Resolved, resolve
+from planner.gpu_catalog import find_gpu
+from planner.inventory import ModelFacts
+from planner.model_catalog import catalogue_documents
+from planner.model_config import read_model
+from planner.request import EngineFlags, PlanRequest
+from planner.units import GIB, MIB
+
+
+def _case(model_id: str, version: str, gpu: str = "H100 80GB SXM", **flags: object) -> tuple[ModelFacts, Resolved]:
+    model = read_model(catalogue_documents(model_id))
+    given = EngineFlags(max_model_len=8192, **flags)  # type: ignore[arg-type]
+    request = PlanRequest(model_id=model_id, gpu=gpu, vllm_version=version, flags=given)
+    return model, resolve(request, model, find_gpu(gpu))
+
+
+@pytest.mark.parametrize(
+    ("model_id", "version", "logged_gib"),
+    [  # H100 80GB, defaults of the API server, as logged
+        ("meta-llama/Llama-3.1-8B-Instruct", "0.19.0", 1.89),
+        ("Qwen/Qwen2.5-7B-Instruct", "0.19.0", 2.21),
+        ("Qwen/Qwen3-8B", "0.19.0", 2.21),
+        ("google/gemma-2-27b-it", "0.19.0", 3.66),
+        ("google/gemma-7b", "0.19.0", 3.63),
+        ("ibm-granite/granite-3.1-2b-instruct", "0.19.0", 0.75),
+        ("openai/gpt-oss-20b", "0.19.0", 2.87),
+        ("Qwen/Qwen1.5-MoE-A2.7B", "0.19.0", 2.47),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", "0.19.0", 1.93),
+        ("meta-llama/Llama-3.1-8B-Instruct", "0.11.0", 4.76),
+        ("Qwen/Qwen3-0.6B", "0.11.0", 5.56),
+        ("openai/gpt-oss-20b", "0.11.0", 7.38),
+    ],
+)
+def test_activation_peak_equals_the_logged_one(model_id: str, version: str, logged_gib: float) -> None:
+    model, resolved = _case(model_id, version)
+
+    peak = overhead.activation(model, resolved, 0)
+
+    assert peak.best_bytes / GIB == pytest.approx(logged_gib, abs=0.011)
+    assert peak.low_bytes / GIB - 0.005 <= logged_gib <= peak.high_bytes / GIB + 0.005
+
+
+def test_the_first_stage_holds_a_second_embedding_while_compiling() -> None:
+    model, resolved = _case("meta-llama/Llama-3.1-8B-Instruct", "0.19.0", pipeline_parallel_size=2)
+
+    assert overhead.activation(model, resolved, 0).best_bytes / GIB == pytest.approx(1.10, abs=0.01)
+
+
+def test_float32_logits_cost_four_copies() -> None:
+    _, resolved = _case("meta-llama/Llama-3.1-8B-Instruct", "0.19.0", dtype="float32")
+
+    assert sampler_bytes_per_logit(resolved)[0] == 16
+
+
+def test_a_warm_compile_cache_leaves_the_layers_as_the_peak() -> None:
+    model = read_model(catalogue_documents("Qwen/Qwen3-8B"))
+    request = PlanRequest(
+        model_id="Qwen/Qwen3-8B",
+        gpu="GeForce RTX 4090",
+        vllm_version="0.27.1",
+        compile_cache="warm",
+        flags=EngineFlags(max_model_len=8192),
+    )
+    resolved = resolve(request, model, find_gpu("GeForce RTX 4090"))
+
+    # 0.27.1, RTX 4090, second start: 0.19 GiB printed, 1.18 on the first
+    assert overhead.activation(model, resolved, 0).best_bytes / GIB == pytest.approx(0.19, abs=0.01)
+
+
+def test_moe_workspace_follows_slots_and_the_wider_of_expert_and_hidden() -> None:
+    model, resolved = _case("Qwen/Qwen1.5-MoE-A2.7B", "0.19.0")
+
+    # 8192 tokens x 4 experts x (max(1408, 2048) + max(2816, 2048)) x 2 B
+    assert moe_workspace_bytes(model, resolved, 0) == 8192 * 4 * (2048 + 2816) * 2
+
+
+def test_mxfp4_experts_on_hopper_need_no_workspace() -> None:
+    model, resolved = _case("openai/gpt-oss-20b", "0.19.0")
+
+    assert moe_workspace_bytes(model, resolved, 0) == 0
+
+
+@pytest.mark.parametrize(("ranks", "logged_gib"), [(1, 0.25), (2, 2.07), (4, 2.13)])
+def test_non_torch_on_hopper_equals_the_logged_one(ranks: int, logged_gib: float) -> None:
+    model, resolved = _case("meta-llama/Llama-3.1-8B-Instruct", "0.19.0", tensor_parallel_size=ranks)
+
+    assert overhead.non_torch(model, resolved, 0).best_bytes / GIB == pytest.approx(logged_gib, abs=0.011)
+
+
+def test_the_v2_runner_keeps_penalty_tables_for_every_sequence() -> None:
+    model, resolved = _case("meta-llama/Llama-3.1-8B-Instruct", "0.31.0", gpu="A100 80GB SXM")
+
+    # 0.31.0, A100 80GB: 15.26 consumed less 15.00 loaded
+    assert overhead.non_torch(model, resolved, 0).best_bytes / GIB == pytest.approx(0.26, abs=0.015)
+
+
+def test_graphs_are_outside_the_budget_before_021() -> None:
+    model, resolved = _case("meta-llama/Llama-3.1-8B-Instruct", "0.19.0")
+
+    assert overhead.cuda_graphs(model, resolved, 0).best_bytes == 0
+    assert overhead.cuda_graphs_actual(model, resolved, 0).best_bytes / GIB == pytest.approx(0.91, rel=0.25)
+
+
+def test_eager_mode_has_no_graphs() -> None:
+    model, resolved = _case("meta-llama/Llama-3.1-8B-Instruct", "0.23.0", enforce_eager=True)
+
+    assert overhead.cuda_graphs(model, resolved, 0).best_bytes == 0
+    assert overhead.cuda_graphs_actual(model, resolved, 0).best_bytes == 0
+
+
+def test_fewer_capture_sizes_cost_less() -> None:
+    model, many = _case("Qwen/Qwen2.5-7B-Instruct", "0.24.0", gpu="GeForce RTX 4090")
+    _, few = _case("Qwen/Qwen2.5-7B-Instruct", "0.24.0", gpu="GeForce RTX 4090", max_num_seqs=2)
+
+    assert (
+        overhead.cuda_graphs_actual(model, few, 0).best_bytes < overhead.cuda_graphs_actual(model, many, 0).best_bytes
+    )
+    assert overhead.cuda_graphs_actual(model, few, 0).best_bytes <= 200 * MIB
+
+
+def test_every_estimate_has_its_best_value_inside_the_band() -> None:
+    model, resolved = _case("deepseek-ai/DeepSeek-V2-Lite-Chat", "0.33.0")
+
+    for part in (overhead.activation, overhead.non_torch, overhead.cuda_graphs, overhead.cuda_graphs_actual):
+        estimate = part(model, resolved, 0)
+        assert 0 <= estimate.low_bytes <= estimate.best_bytes <= estimate.high_bytes
+        assert estimate.formula
+        assert estimate.basis.note
