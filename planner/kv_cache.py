@@ -194,7 +194,7 @@ def max_concurrency(layout: KvLayout, num_blocks: int, length_tokens: int) -> fl
     return num_blocks / blocks_per_request(layout, length_tokens)
 
 
-def _needed_bytes(layout: KvLayout, stage: int, length_tokens: int) -> int:
+def needed_bytes(layout: KvLayout, stage: int, length_tokens: int) -> int:
     """Bytes that vLLM's fit check says one request of `length_tokens` needs on a stage."""
     rules = layout.options.rules
     if rules.needs_layer_by_layer and not rules.is_v0:
@@ -259,7 +259,7 @@ def plan_pool(layout: KvLayout, available_bytes_per_rank: tuple[int, ...], max_m
         if options.rules.is_v0:
             return length_tokens <= capacity.num_blocks * layout.block_size
         pairs = zip(capacity.stages, capacity.check_bytes, strict=True)
-        return all(check > 0 and _needed_bytes(layout, stage, length_tokens) <= check for stage, check in pairs)
+        return all(check > 0 and needed_bytes(layout, stage, length_tokens) <= check for stage, check in pairs)
 
     fits = has_room(length)
     longest = _longest(has_room, max(length, options.longest_model_len) if fits else length)
@@ -275,7 +275,7 @@ def _pool(layout: KvLayout, capacity: _Capacity, *, length_tokens: int, fits: bo
         tokens = int(concurrency * length_tokens)
     else:
         tokens = capacity.num_blocks // len(layout.groups) * layout.block_size * serving.dcp
-    needed = [_needed_bytes(layout, stage, length_tokens) for stage in capacity.stages]
+    needed = [needed_bytes(layout, stage, length_tokens) for stage in capacity.stages]
     tightest = min(range(len(needed)), key=lambda index: capacity.check_bytes[index] - needed[index], default=None)
     return KvPool(
         groups=_groups_at(layout, length_tokens),
