@@ -21,7 +21,7 @@ from planner.inventory import Linear
 def local_experts(text: ConfigView, prefix: str = "block_sparse_moe") -> ExpertBlock:
     """Experts as Mixtral's descendants name them."""
     return ExpertBlock(
-        num_experts=text.integer("numlocal_experts", "num_experts"),
+        num_experts=text.integer("num_local_experts", "num_experts"),
         intermediate_size=text.integer("intermediate_size"),
         top_k=text.integer("num_experts_per_tok", default=2),
         prefix=prefix,
