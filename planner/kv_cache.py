@@ -90,11 +90,10 @@ def _cached_layout(model: ModelFacts, draft: ModelFacts | None, key: _LayoutKey)
     resolved = key.resolved
     caches = model_caches(model, resolved, draft)
     rules = rules_of(resolved.version)
-    in_flight = resolved.max_in_flight_tokens if rules.counts_in_flight else resolved.max_num_batched_tokens
     options = PoolOptions(
         version=resolved.version,
         rules=rules,
-        serving=Serving(max_in_flight_tokens=in_flight, dcp=resolved.dcp),
+        serving=Serving(max_in_flight_tokens=resolved.max_in_flight_tokens, dcp=resolved.dcp),
         max_model_len=resolved.max_model_len,
         longest_model_len=max(resolved.max_model_len, model.max_position),
         is_auto_length=resolved.is_auto_length,

@@ -1,13 +1,10 @@
-"""What `--kv-cache-dtype` stores: bytes of one head's state for each value, what `auto` becomes, and who refuses what."""
+"""What `--kv-cache-dtype` stores: bytes of one head's state for each value, and who refuses what."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from planner.facts import Finding, PlanError
-from planner.inventory import QuantFacts
 from planner.units import div_ceil, round_up
 from planner.versions import Version
 
@@ -26,26 +23,7 @@ _OCTAVE_ROPE_BITS, _OCTAVE_NOPE_BITS = 4, 3
 _ULTRAQUANT_GROUP = 32
 _DS_MLA_BYTES = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}  # latent, rotary part and scales of one token
 
-# The first release whose argument parser knows the value (0.11.0, 0.14.0, 0.19.0, 0.23.0, 0.27.1, 0.31.0, 0.33.0 read).
-FIRST_RELEASE: dict[str, Version] = {
-    "fp8_ds_mla": Version(0, 12, 0),
-    "float16": Version(0, 15, 0),
-    "turboquant_k8v4": Version(0, 20, 0),
-    "turboquant_4bit_nc": Version(0, 20, 0),
-    "turboquant_k3v4_nc": Version(0, 20, 0),
-    "turboquant_3bit_nc": Version(0, 20, 0),
-    "int8_per_token_head": Version(0, 20, 0),
-    "fp8_per_token_head": Version(0, 20, 0),
-    "nvfp4": Version(0, 20, 0),
-    "int4_per_token_head": Version(0, 24, 0),
-    "nvfp4_ds_mla": Version(0, 28, 0),
-    "nvfp4_4over6": Version(0, 28, 0),
-    "ultraquant_4bit": Version(0, 33, 0),
-    "octave_k3v4": Version(0, 33, 0),
-    "octave_k3v3": Version(0, 33, 0),
-    "octave_k3v3_compact": Version(0, 33, 0),
-}
-KNOWN_KV_DTYPES: tuple[str, ...] = ("auto", "bfloat16", *_ONE_BYTE, *FIRST_RELEASE)
+_OTHERS = ("nvfp4", "nvfp4_4over6", "ultraquant_4bit", *_DS_MLA_BYTES, *_OCTAVE, *_TURBOQUANT_BITS)
 
 
 def is_packed(kv_cache_dtype: str) -> bool:
@@ -108,42 +86,15 @@ def mla_content_bytes(kv_cache_dtype: str, latent_size: int) -> int:
     plain = _plain_bytes(kv_cache_dtype, latent_size, latent_size // 2)
     if plain is not None:
         return plain
-    if kv_cache_dtype in KNOWN_KV_DTYPES:
+    if kv_cache_dtype in _OTHERS:
         # Refused by `check_kv_cache_dtype`; sized as the model's own values so that the plan still adds up.
         return latent_size * 2
     raise _unknown(kv_cache_dtype)
 
 
 def _unknown(kv_cache_dtype: str) -> PlanError:
-    allowed = ", ".join(KNOWN_KV_DTYPES)
-    return PlanError(
-        "kv_cache_dtype", kv_cache_dtype, f"kv_cache_dtype {kv_cache_dtype!r} is unknown; vLLM knows {allowed}."
-    )
-
-
-def _scheme_dtype(scheme: Mapping[str, Any], four_bits: str) -> str | None:
-    if scheme.get("type") != "float":
-        return None
-    if scheme.get("num_bits") == 8:
-        return "fp8"
-    return four_bits if scheme.get("num_bits") == 4 else None
-
-
-def checkpoint_kv_cache_dtype(quantization: QuantFacts | None) -> str | None:
-    """The KV dtype that the checkpoint asks for under `auto`: ModelOpt's KV algorithm or compressed-tensors' scheme."""
-    if quantization is None:
-        return None
-    settings: Mapping[str, Any] = quantization.settings  # parsed JSON: each read is checked
-    inner = settings.get("quantization")
-    inner = inner if isinstance(inner, Mapping) else settings
-    scheme = inner.get("kv_cache_scheme") or settings.get("kv_cache_scheme")
-    if not quantization.method.startswith("modelopt"):
-        return _scheme_dtype(scheme, "auto") if isinstance(scheme, Mapping) else None
-    if isinstance(scheme, Mapping):
-        return _scheme_dtype(scheme, "nvfp4")
-    algorithm = scheme or inner.get("kv_cache_quant_algo") or settings.get("kv_cache_quant_algo")
-    names = {"fp8": "fp8_e4m3", "fp8_e4m3": "fp8_e4m3", "nvfp4": "nvfp4"}
-    return names.get(algorithm.lower()) if isinstance(algorithm, str) else None
+    text = f"kv_cache_dtype {kv_cache_dtype!r:.40} is no KV cache dtype of vLLM; write auto, bfloat16, fp8 or one of its others."
+    return PlanError("kv_cache_dtype", kv_cache_dtype, text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,12 +115,6 @@ def _refusal(text: str) -> Finding:
 
 def check_kv_cache_dtype(kv_cache_dtype: str, use: KvUse) -> Finding | None:
     """The refusal that vLLM answers with, or None when some attention backend of the card serves `kv_cache_dtype`."""
-    if kv_cache_dtype not in KNOWN_KV_DTYPES and kv_cache_dtype not in DTYPE_BYTES:
-        raise _unknown(kv_cache_dtype)
-    first = FIRST_RELEASE.get(kv_cache_dtype)
-    if first is not None and use.version < first:
-        since = f"{first.major}.{first.minor}"
-        return _refusal(f"kv_cache_dtype {kv_cache_dtype} is not in this vLLM release; it came with about {since}.")
     checks = (_refused_by_model, _refused_by_card)
     return next((finding for check in checks if (finding := check(kv_cache_dtype, use)) is not None), None)
 

@@ -16,9 +16,9 @@ def _gib(num_bytes: int, version: Version) -> str:
 
 def no_memory_text(version: Version) -> str:
     """The error of vLLM for a pool without room for a single usable block."""
-    if version < (0, 14, 0):
+    if version < (0, 13, 0):
         tail = "when initializing the engine."
-    elif version < (0, 23, 0):
+    elif version < (0, 22, 0):
         tail = f"when initializing the engine. {_DOCS}"
     else:
         tail = (
@@ -32,7 +32,7 @@ def too_long_text(
     version: Version, *, max_model_len: int, needed_bytes: int, available_bytes: int, estimated_max_model_len: int
 ) -> str:
     """The error of vLLM for a pool that cannot hold one request of `max_model_len` tokens."""
-    models = "models's" if version < (0, 23, 0) else "model's"
+    models = "models's" if version < (0, 22, 0) else "model's"
     lead = (
         f"To serve at least one request with the {models} max seq len ({max_model_len}), "
         f"({_gib(needed_bytes, version)} GiB KV cache is needed, which is larger than the available KV cache memory "
@@ -47,7 +47,7 @@ def too_long_text(
         return (
             f"{lead}Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine."
         )
-    cpu = " (which also controls CPU memory on the CPU backend)" if version >= (0, 23, 0) else ""
+    cpu = " (which also controls CPU memory on the CPU backend)" if version >= (0, 22, 0) else ""
     return (
         f"{lead}Try increasing `gpu_memory_utilization`{cpu} or decreasing `max_model_len` when initializing the engine. "
         f"{_DOCS}"

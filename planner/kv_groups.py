@@ -172,7 +172,7 @@ def _unify_pages(distinct: list[LayerSpec], rules: KvRules) -> dict[LayerSpec, L
         is_paddable = isinstance(spec, AttentionSpec) and not isinstance(spec, MlaSpec) and rules.can_pad_attention_page
         if page_bytes == largest:
             unified[spec] = spec
-        elif isinstance(spec, MambaSpec) and rules.can_pad_attention_page:
+        elif isinstance(spec, MambaSpec) and rules.can_pad_state_page:
             unified[spec] = replace(spec, padded_page_bytes=largest)
         elif largest % page_bytes == 0 and rules.can_scale_block_size:
             unified[spec] = replace(spec, block_size=spec.block_size * (largest // page_bytes))
