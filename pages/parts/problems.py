@@ -1,0 +1,30 @@
+"""A user's mistake as one sentence, at its field and where the plan would stand."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.parts import state, words
+from planner.facts import PlanError
+
+
+def say(problem: PlanError | None, *names: str) -> None:
+    """Draw the sentence of `problem` here when it speaks of one of the fields `names`."""
+    if problem is not None and problem.field in names:
+        _draw(problem)
+
+
+def say_instead_of_plan(problem: PlanError) -> None:
+    """Draw `problem` in the plan's place: there is no plan for what the form says now."""
+    if problem.value == state.NOT_LOADED:
+        st.header("Nothing to plan yet", anchor=False)
+    else:
+        st.header(":red[:material/error:] This cannot be planned", anchor=False)
+    _draw(problem)
+
+
+def _draw(problem: PlanError) -> None:
+    if problem.value == state.NOT_LOADED:
+        st.info(words.plain(problem.text), icon=":material/info:")
+    else:
+        st.error(words.plain(problem.text), icon=":material/error:")

@@ -1,0 +1,215 @@
+"""The answer, top to bottom: verdict, what to change, the card part by part, capacity, what-ifs, command, details."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from pages.parts import charts, downloads, state, tables, words
+from pages.parts.state import Answer, key
+from planner.answer import Advice, Plan, RankPlan
+from planner.facts import Finding
+
+_QUIET_CHART = {"displayModeBar": False, "scrollZoom": False}
+
+
+def verdict(plan: Plan) -> None:
+    """Whether vLLM starts, in words and with a sign, and the four figures that people ask for."""
+    colour, icon = ("green", "check_circle") if plan.will_start else ("red", "cancel")
+    st.caption(words.plain(words.subject(plan)))
+    st.header(f":{colour}[:material/{icon}:] {words.verdict(plan)}", anchor=False)
+    st.markdown(words.plain(plan.reason))
+    _metrics(plan)
+
+
+def _metrics(plan: Plan) -> None:
+    pool, low, high = plan.pool, plan.pool_low, plan.pool_high
+    estimate = plan.ranks[plan.bounding_rank].kv_pool
+    with st.container(horizontal=True, gap="small"):
+        _metric(
+            f"Requests of {words.count(pool.max_model_len)} tokens",
+            words.concurrency(pool.max_concurrency),
+            words.concurrency_band(low.max_concurrency, high.max_concurrency),
+            "How many requests of the longest length run at once. vLLM logs this as “Maximum concurrency”. "
+            f"Exactly {pool.max_concurrency:.6g}.",
+        )
+        _metric(
+            "KV cache tokens",
+            words.count(pool.tokens),
+            words.count_band(low.tokens, high.tokens),
+            "Tokens that the pool holds over all requests. vLLM logs this as “GPU KV cache size”.",
+        )
+        _metric(
+            "KV blocks",
+            words.count(pool.num_blocks),
+            words.count_band(low.num_blocks, high.num_blocks),
+            f"Blocks of {words.count(pool.block_size)} tokens, {words.exact_bytes(pool.bytes_per_block)} each.",
+        )
+        _metric(
+            "KV cache pool",
+            words.gib(estimate.best_bytes, "down"),
+            words.band(estimate),
+            words.estimate_help(estimate),
+        )
+
+
+def _metric(label: str, shown: str, band: str, explanation: str) -> None:
+    st.metric(label, shown, band, delta_color="off", delta_arrow="off", border=True, help=explanation, width=210)
+
+
+def changes(plan: Plan) -> None:
+    """What makes a failing plan start, each change with a button that makes it; vLLM's own words below."""
+    if plan.advice:
+        st.subheader("What would serve more" if plan.will_start else "What to change", anchor=False)
+        for index, advice in enumerate(plan.advice):
+            _advice(index, advice)
+    if plan.vllm_error:
+        with st.expander("What vLLM would print", icon=":material/terminal:", key=key("vllm_error")):
+            st.code(plan.vllm_error, language=None, wrap_lines=True)
+
+
+def _advice(index: int, advice: Advice) -> None:
+    with st.container(border=True, horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        with st.container(gap=None):
+            st.markdown(f"**{words.plain(advice.change)}**")
+            st.caption(words.plain(advice.effect))
+        if advice.flag is not None and state.has_field(advice.flag):
+            st.button(
+                "Apply",
+                key=key(f"apply_{index}"),
+                help=f"Set {words.plain(words.flag_name(advice.flag))} in the form",
+                on_click=state.apply_flag,
+                args=(advice.flag, advice.value),
+            )
+
+
+def findings(found: Sequence[Finding]) -> None:
+    """What the reader must know, gravest first; notes are folded away."""
+    grave = [finding for finding in found if finding.severity != "info"]
+    notes = [finding for finding in found if finding.severity == "info"]
+    for finding in sorted(grave, key=lambda finding: finding.severity != "refusal"):
+        draw = st.error if finding.severity == "refusal" else st.warning
+        text = f"**{words.plain(words.finding_title(finding))}.** {words.plain(finding.text)}"
+        draw(text, icon=words.SEVERITY_ICONS[finding.severity])
+    if notes:
+        with st.expander(f"Notes on this plan ({len(notes)})", icon=":material/info:", key=key("notes")):
+            for finding in notes:
+                name = f"**{words.plain(words.flag_name(finding.field))}:** " if finding.field else ""
+                st.markdown(f"- {name}{words.plain(finding.text)}")
+
+
+def budget(plan: Plan) -> None:
+    """The card part by part; with stages that differ, all of them and one in detail."""
+    st.subheader("Where the card's memory goes", anchor=False)
+    rank = plan.ranks[plan.bounding_rank]
+    if len(plan.ranks) > 1:
+        st.plotly_chart(charts.rank_bars(plan), key=key("rank_bars"), config=_QUIET_CHART, alt=charts.ranks_alt(plan))
+        rank = _chosen_rank(plan)
+    figure = charts.budget_waterfall(rank)
+    st.plotly_chart(figure, key=key("waterfall"), config=_QUIET_CHART, alt=charts.budget_alt(rank))
+    st.caption(
+        "Each bar starts where the one above ends. Thin lines are 90 % bands; hatched parts lie outside vLLM's share. "
+        "Hover for the formula with its numbers, or open the table."
+    )
+    with st.expander("Every part exactly", icon=":material/table:", key=key("exact")):
+        _table(tables.line_rows(rank), "Every part of the card with exact bytes, band and source")
+        _table(tables.role_rows(rank), "The weights of the card by what they are for")
+
+
+def _chosen_rank(plan: Plan) -> RankPlan:
+    stages = [rank.pp_rank for rank in plan.ranks]
+    chosen = st.segmented_control(
+        "Stage in detail",
+        stages,
+        key=key("stage"),
+        format_func=lambda stage: f"Stage {stage}",
+    )
+    return plan.ranks[plan.bounding_rank if chosen is None else chosen]
+
+
+def capacity(answered: Answer) -> None:
+    """Blocks, bytes, groups, and how many requests run at the length that the reader expects."""
+    plan, pool = answered.plan, answered.plan.pool
+    st.subheader("What the pool holds", anchor=False)
+    left, right = st.columns([3, 2], gap="medium")
+    with left:
+        _table(tables.capacity_rows(plan), "Figures of the KV cache pool")
+    with right:
+        _mean_length(answered)
+    if pool.groups:
+        _table(tables.group_rows(pool), "KV cache groups")
+
+
+def _mean_length(answered: Answer) -> None:
+    pool = answered.plan.pool
+    length = st.number_input(
+        "Mean length of your requests, tokens",
+        min_value=1,
+        value=None,
+        step=256,
+        key=key("mean_length_tokens"),
+        placeholder="prompt and answer together",
+        help="Requests seldom reach the longest length: this many run at once at their mean.",
+        persist_state="session",
+    )
+    if length is None:
+        st.caption("Give a length to see how many such requests run at once.")
+        return
+    times = state.concurrency_at(answered, min(length, pool.max_model_len))
+    st.metric(
+        f"Requests of {words.count(min(length, pool.max_model_len))} tokens",
+        words.concurrency(times),
+        border=True,
+        help=f"Blocks of the pool over blocks of one such request. Exactly {times:.6g}. max\\_num\\_seqs caps it.",
+    )
+
+
+def what_ifs(answered: Answer) -> None:
+    """Four small tables: one flag changed, the rest as it is."""
+    st.subheader("What if", anchor=False)
+    found = state.cached_what_ifs(answered)
+    for pair in (found[:2], found[2:]):
+        for column, table in zip(st.columns(2, gap="medium"), pair, strict=True):
+            with column:
+                st.markdown(f"**{table.title}**")
+                _table(tables.what_if_rows(table), f"{table.title}: what changes with the flag")
+
+
+def share(answered: Answer) -> None:
+    """The command to run, the link that brings this plan back, and the plan as files."""
+    plan = answered.plan
+    st.subheader("Run it, share it", anchor=False)
+    st.code(plan.serve_command, language="bash", wrap_lines=True)
+    st.caption("The link holds the whole request: whoever opens it sees this plan.")
+    st.code(state.link(answered.request), language=None, wrap_lines=True)
+    stem = downloads.file_stem(plan)
+    with st.container(horizontal=True):
+        _download("JSON", downloads.plan_json(plan, answered.model), f"{stem}.json", "application/json")
+        _download("CSV", downloads.lines_csv(plan), f"{stem}.csv", "text/csv")
+
+
+def _download(label: str, content: str, file_name: str, mime: str) -> None:
+    st.download_button(
+        label,
+        content,
+        file_name,
+        mime,
+        key=key(f"download_{label}"),
+        icon=":material/download:",
+        on_click="ignore",
+    )
+
+
+def resolved(plan: Plan) -> None:
+    """Every flag as vLLM resolves it for this release, card and usage."""
+    given = sum(default.is_given for default in plan.resolved)
+    title = f"How vLLM resolves its flags ({given} given, {len(plan.resolved) - given} defaults)"
+    with st.expander(title, icon=":material/tune:", key=key("resolved")):
+        _table(tables.resolved_rows(plan.resolved), "Flags as vLLM resolves them")
+
+
+def _table(rows: list[tables.Row], alt: str) -> None:
+    if rows:
+        st.table(pd.DataFrame(rows), border="horizontal", hide_index=True, alt=alt)

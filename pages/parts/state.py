@@ -1,0 +1,265 @@
+"""Session state and caches: the only module that touches `st.session_state`, the link and Streamlit's caches.
+
+Widgets are keyed `plan_<field>`; the form's values live under these keys and outlast page switches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from pages.parts import form
+from pages.parts.what_if import WhatIf, what_ifs
+from planner import budget, kv_cache
+from planner.answer import Plan
+from planner.defaults import resolve
+from planner.facts import PlanError
+from planner.inventory import ModelDocuments, ModelFacts
+from planner.model_catalog import catalogue_documents, catalogue_ids, config_documents
+from planner.model_config import read_model
+from planner.request import PlanRequest, from_query, to_query
+from planner.versions import parse_version
+
+CATALOGUE, HUB, FILES = SOURCES = ("Catalogue", "Hugging Face", "File")
+FIRST_REQUEST = PlanRequest(model_id="Qwen/Qwen3-8B", gpu="H100 80GB SXM")
+NOT_LOADED = "not_loaded"  # the value of a PlanError that only says: nothing is chosen yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """Documents that a reader brought into this session, and the digest that stands for them in caches."""
+
+    documents: ModelDocuments
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A plan with what it was made of; `digest` stands for the model in caches."""
+
+    request: PlanRequest
+    model: ModelFacts
+    digest: str
+    plan: Plan
+
+
+# -- the session ------------------------------------------------------------------------------------------------------
+
+
+def key(field: str) -> str:
+    """The widget key of a form field."""
+    return f"plan_{field}"
+
+
+def value(field: str) -> Any:  # whatever the widget of that field holds
+    """What the form field holds now; None when it is empty."""
+    return st.session_state.get(key(field))
+
+
+def keep(field: str, new_value: object) -> None:
+    """Put `new_value` into a form field; only before its widget is drawn, so in callbacks."""
+    st.session_state[key(field)] = new_value
+
+
+def start_session() -> None:
+    """Fill the form once a session: from the link when there is one, else with a first example."""
+    if value("is_started"):
+        return
+    keep("is_started", True)
+    fill(FIRST_REQUEST)
+    query = st.query_params.to_dict()
+    if not query:
+        return
+    try:
+        fill(from_query(query))
+    except PlanError as error:
+        fill(FIRST_REQUEST)
+        keep("link_problem", f"This link cannot be read: {error.text} The first example is shown instead.")
+
+
+def take_link_problem() -> str | None:
+    """What was wrong with the link that opened this session, told once."""
+    problem: str | None = st.session_state.pop(key("link_problem"), None)
+    return problem
+
+
+def write_link() -> None:
+    """Put the form's present request into the address; an unfinished form leaves the address as it is."""
+    try:
+        query = to_query(current_request())
+    except PlanError:
+        return
+    if st.query_params.to_dict() != query:
+        st.query_params.from_dict(query)
+
+
+def link(request: PlanRequest) -> str:
+    """The address that brings `request` back."""
+    base = (st.context.url or "").split("?", 1)[0]
+    return f"{base}?{urlencode(to_query(request))}"
+
+
+def fill(request: PlanRequest) -> None:
+    """Fill the whole form from `request`."""
+    for field, field_value in form.values_from(request).items():
+        keep(field, field_value)
+    _choose_model(request)
+
+
+def has_field(flag: str) -> bool:
+    """Whether the form has a field for `flag`."""
+    return flag in form.FLAG_NAMES
+
+
+def apply_flag(flag: str, flag_value: object) -> None:
+    """Change one flag of the form, as an advice says."""
+    keep(flag, form.shown_flag(flag, flag_value))
+
+
+def _choose_model(request: PlanRequest) -> None:
+    known = {model_id.lower(): model_id for model_id in catalogue_ids()}
+    if request.config_json is not None:
+        keep("source", FILES)
+        hold_model(FILES, config_documents(request.config_json, request.model_id))
+    elif request.model_id.lower() in known and request.revision is None:
+        keep("source", CATALOGUE)
+        keep("model_id", known[request.model_id.lower()])
+    else:
+        keep("source", HUB)
+        keep("hub_id", request.model_id)
+        keep("hub_revision", request.revision or "")
+
+
+# -- the model --------------------------------------------------------------------------------------------------------
+
+
+def hold_model(source: str, documents: ModelDocuments) -> None:
+    """Keep documents that were loaded from `source` for this session."""
+    digest = hashlib.sha256(repr(documents).encode()).hexdigest()
+    keep(f"loaded_{source}", LoadedModel(documents=documents, digest=digest))
+
+
+def held_model(source: str) -> LoadedModel | None:
+    """The documents that this session loaded from `source`."""
+    held: LoadedModel | None = value(f"loaded_{source}")
+    return held
+
+
+def drop_model(source: str) -> None:
+    """Forget what was loaded from `source`, so that a failed load cannot pass for the model before it."""
+    keep(f"loaded_{source}", None)
+
+
+def hub_choice() -> tuple[str, str]:
+    """The Hub's model id and revision as they stand in the form; an empty revision is the main branch."""
+    return (value("hub_id") or "").strip(), (value("hub_revision") or "").strip()
+
+
+def current_model() -> LoadedModel:
+    """The model that the form names; raises `PlanError` when there is none yet."""
+    source = value("source")
+    if source == CATALOGUE:
+        model_id = value("model_id")
+        if model_id is None:
+            raise PlanError("model_id", NOT_LOADED, "Choose a model from the catalogue.")
+        return LoadedModel(documents=catalogue_documents(model_id), digest=f"catalogue:{model_id}")
+    held = held_model(source)
+    if source == HUB:
+        return _current_hub_model(held)
+    if held is None:
+        raise PlanError("upload", NOT_LOADED, "Upload a config.json, or give the path of a model folder.")
+    return held
+
+
+def _current_hub_model(held: LoadedModel | None) -> LoadedModel:
+    hub_id, _ = hub_choice()
+    if not hub_id:
+        raise PlanError("hub_id", NOT_LOADED, "Write a model's id, such as org/name, and press Load.")
+    if held is None or value("hub_asked") != hub_choice():
+        raise PlanError("hub_id", NOT_LOADED, f"Press Load to read {hub_id} from the Hugging Face Hub.")
+    return held
+
+
+# -- request, facts, plan ---------------------------------------------------------------------------------------------
+
+
+def current_request() -> PlanRequest:
+    """The request that the form describes now; raises `PlanError` at the field that stands in the way."""
+    if value("source") == HUB:
+        model_id, revision = hub_choice()
+        return form.request_from(_values(), model_id=model_id, revision=revision, config_json=None)
+    documents = current_model().documents
+    is_upload = value("source") == FILES
+    return form.request_from(
+        _values(),
+        model_id=documents.model_id,
+        revision=None,
+        config_json=documents.config_json if is_upload else None,
+    )
+
+
+def _values() -> dict[str, Any]:
+    prefix = key("")
+    return {
+        str(name).removeprefix(prefix): held
+        for name, held in st.session_state.items()
+        if str(name).startswith(prefix)
+    }
+
+
+def answer() -> Answer | PlanError:
+    """The plan of the form's present values, or the one mistake that stands in the way of it."""
+    try:
+        loaded = current_model()
+        request = current_request()
+        minor = parse_version(request.vllm_version).minor
+        facts_key = (loaded.digest, request.flags.quantization, minor)
+        model = _facts(*facts_key, loaded.documents)
+        digest = "|".join(map(str, facts_key))
+        return Answer(request=request, model=model, digest=digest, plan=_plan(digest, request, model))
+    except PlanError as problem:
+        return problem
+
+
+# Arguments with a leading underscore are not part of a cache's key: `digest` stands for them.
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _facts(digest: str, quantization: str | None, vllm_minor: int, _documents: ModelDocuments) -> ModelFacts:
+    """One model's facts; not copied, because the planner's caches know them by identity."""
+    del digest
+    return read_model(_documents, quantization=quantization, vllm_minor=vllm_minor)
+
+
+@st.cache_data(max_entries=512, show_spinner=False)
+def _plan(digest: str, request: PlanRequest, _model: ModelFacts) -> Plan:
+    del digest
+    return budget.plan(request, _model)
+
+
+@st.cache_data(max_entries=128, show_spinner=False)
+def _what_ifs(digest: str, request: PlanRequest, _model: ModelFacts, _present: Plan) -> tuple[WhatIf, ...]:
+    del digest
+    return what_ifs(request, _model, _present)
+
+
+@st.cache_data(max_entries=512, show_spinner=False)
+def _concurrency(digest: str, request: PlanRequest, length_tokens: int, num_blocks: int, _model: ModelFacts) -> float:
+    del digest
+    resolved = resolve(request, _model, budget.card_of(request))
+    return kv_cache.max_concurrency(kv_cache.layout(_model, resolved), num_blocks, length_tokens)
+
+
+def cached_what_ifs(answered: Answer) -> tuple[WhatIf, ...]:
+    """The what-if tables around a plan."""
+    return _what_ifs(answered.digest, answered.request, answered.model, answered.plan)
+
+
+def concurrency_at(answered: Answer, length_tokens: int) -> float:
+    """How many requests of `length_tokens` the plan's pool holds at once."""
+    blocks = answered.plan.pool.num_blocks
+    return _concurrency(answered.digest, answered.request, length_tokens, blocks, answered.model)

@@ -1,0 +1,88 @@
+"""What-if tables: the same plan with one flag changed, several values of it side by side. Pure; knows no Streamlit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from planner.answer import Plan
+from planner.budget import plan
+from planner.facts import PlanError
+from planner.inventory import ModelFacts
+from planner.request import PlanRequest
+
+_UTILIZATIONS = (0.80, 0.85, 0.90, 0.92, 0.95)
+_KV_DTYPES = ("auto", "fp8", "nvfp4", "turboquant_4bit_nc")
+_LENGTHS = (4096, 8192, 16384, 32768, 65536, 131072, 262144, 1048576)
+_TENSOR_PARALLEL = (1, 2, 4, 8)
+_LENGTHS_BELOW, _LENGTHS_ABOVE = 3, 2
+
+Value = float | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One value of the changed flag: the plan it leads to, or why vLLM would refuse it."""
+
+    value: Value
+    is_present: bool  # the value that the plan has now
+    plan: Plan | None
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """The trials of one flag, smallest value first."""
+
+    flag: str
+    title: str
+    trials: tuple[Trial, ...]
+
+
+def what_ifs(request: PlanRequest, model: ModelFacts, present: Plan) -> tuple[WhatIf, ...]:
+    """Four tables around `present`, the plan of `request`: length, utilisation, KV format and cards."""
+    flags = request.flags
+    length = present.pool.max_model_len
+    utilization = next(item.value for item in present.resolved if item.name == "gpu_memory_utilization")
+    assert isinstance(utilization, float | int)
+    asked: tuple[tuple[str, str, tuple[Value, ...], Value], ...] = (
+        ("max_model_len", "Longest request", _lengths(length, model.max_position), length),
+        ("gpu_memory_utilization", "Share of the card", _UTILIZATIONS, utilization),
+        ("kv_cache_dtype", "Format of keys and values", _KV_DTYPES, flags.kv_cache_dtype),
+        ("tensor_parallel_size", "Cards that share each layer", _TENSOR_PARALLEL, flags.tensor_parallel_size),
+    )
+    return tuple(
+        WhatIf(flag=flag, title=title, trials=_trials(request, model, present, (flag, _with(values, now), now)))
+        for flag, title, values, now in asked
+    )
+
+
+def _trials(
+    request: PlanRequest, model: ModelFacts, present: Plan, asked: tuple[str, tuple[Value, ...], Value]
+) -> tuple[Trial, ...]:
+    flag, values, now = asked
+    return tuple(
+        Trial(value=value, is_present=True, plan=present) if value == now else _trial(request, model, flag, value)
+        for value in values
+    )
+
+
+def _trial(request: PlanRequest, model: ModelFacts, flag: str, value: Value) -> Trial:
+    try:
+        changed = replace(request, flags=replace(request.flags, **{flag: value}))
+        return Trial(value=value, is_present=False, plan=plan(changed, model))
+    except PlanError as error:
+        return Trial(value=value, is_present=False, plan=None, refusal=error.text)
+
+
+def _with(values: tuple[Value, ...], now: Value) -> tuple[Value, ...]:
+    """`values` with the present one among them; numbers in order."""
+    if now in values:
+        return values
+    return (*values, now) if isinstance(now, str) else tuple(sorted((*values, now), key=float))
+
+
+def _lengths(now: int, longest: int) -> tuple[Value, ...]:
+    """Round lengths around the present one, none beyond what the model allows."""
+    below = [length for length in _LENGTHS if length < now][-_LENGTHS_BELOW:]
+    above = sorted({length for length in (*_LENGTHS, longest) if now < length <= longest})[:_LENGTHS_ABOVE]
+    return (*below, now, *above)

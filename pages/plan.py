@@ -1,0 +1,28 @@
+"""The Plan page: from a model, a card and vLLM's flags to where every GiB goes and whether vLLM starts."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.parts import inputs, problems, results, state
+from planner.facts import PlanError
+
+answered = state.answer()
+with st.sidebar:
+    inputs.plan_form(answered)
+
+link_problem = state.take_link_problem()
+if link_problem:
+    st.warning(link_problem, icon=":material/link_off:")
+if isinstance(answered, PlanError):
+    problems.say_instead_of_plan(answered)
+else:
+    plan = answered.plan
+    results.verdict(plan)
+    results.changes(plan)
+    results.findings(plan.findings)
+    results.budget(plan)
+    results.capacity(answered)
+    results.what_ifs(answered)
+    results.share(answered)
+    results.resolved(plan)
