@@ -202,12 +202,19 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Part:
-    """Modules outside the decoder layers (embedding, head, final norm, encoders, rotary caches) and where PP puts them."""
+    """Modules outside the decoder layers (embedding, head, final norm, encoders, rotary caches) and where PP puts them.
+
+    A tower names its `modalities`: vLLM leaves it out where the prompt may hold none of any of them
+    (`--limit-mm-per-prompt` zero, `--language-model-only`). `whole_unless_divides`: heads that TP must divide, else every
+    rank holds the part whole.
+    """
 
     prefix: str
     stage: Stage
     modules: tuple[Module, ...]
     caches: tuple[Cache, ...] = ()  # e.g. an encoder-decoder's
+    modalities: tuple[str, ...] = ()
+    whole_unless_divides: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

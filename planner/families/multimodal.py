@@ -1,7 +1,394 @@
-"""Family builders: multimodal."""
+"""Models that read pictures: Qwen-VL, Gemma 3, Llama 4, Llava and its kin, InternVL, Kimi-VL, GLM-4V, Idefics, PaliGemma.
+
+Sources: the modules of the same names in vLLM 0.33. Those that read sound are in `audio_models`.
+"""
 
 from __future__ import annotations
 
-from planner.families import Builder
+from dataclasses import replace
 
-BUILDERS: dict[str, Builder] = {}
+from planner.config_view import ConfigView
+from planner.facts import PlanError
+from planner.families import Builder, Built, FamilyInput
+from planner.families.blocks import column_linear, norm, replicated_linear, row_linear
+from planner.families.composite import Tower, assemble, part_of, renamed, text_model
+from planner.families.qwen_vision import (
+    glm4v_tower,
+    qwen2_vl_tower,
+    qwen3_vl_tower,
+    qwen25_vl_tower,
+    qwen_encoder_facts,
+)
+from planner.families.vision_towers import (
+    EncoderStack,
+    clip_tower,
+    intern_hf_tower,
+    intern_tower,
+    moonvit_tower,
+    patch_count,
+    pixtral_tower,
+    plain_linear,
+    siglip_head,
+    siglip_tower,
+    vision_tensor,
+)
+from planner.inventory import Buffer, EncoderFacts, Module
+
+_FIRST_MINOR_WITH_SINGLE_MROPE = 32
+
+
+def single_mrope(given: FamilyInput) -> ConfigView:
+    """The text config without its multimodal rotary section, whose fourfold cache Qwen3-VL gave up in vLLM 0.32."""
+    if given.vllm_minor < _FIRST_MINOR_WITH_SINGLE_MROPE:
+        return given.text
+    values = dict(given.text.values)
+    for name in ("rope_scaling", "rope_parameters"):
+        if isinstance(values.get(name), dict):
+            values[name] = {key: value for key, value in values[name].items() if key != "mrope_section"}
+    return ConfigView(values, given.text.path)
+
+
+def build_qwen2_vl(given: FamilyInput) -> Built:
+    """Qwen2-VL or Qwen2.5-VL: its tower and a Qwen2 language model."""
+    vision = part_of(given, "vision_config")
+    is_first = given.architecture.startswith("Qwen2VL")
+    tower = Tower(
+        prefix="visual",
+        modules=qwen2_vl_tower(vision) if is_first else qwen25_vl_tower(vision),
+        facts=qwen_encoder_facts(vision, is_qwen3=False),
+    )
+    return assemble(given, text_model(given, architecture="Qwen2ForCausalLM"), [tower])
+
+
+def build_qwen3_vl(given: FamilyInput) -> Built:
+    """Qwen3-VL, dense or with experts."""
+    vision = part_of(given, "vision_config")
+    name = "Qwen3MoeForCausalLM" if "Moe" in given.architecture else "Qwen3ForCausalLM"
+    language = text_model(given, architecture=name, text=single_mrope(given))
+    return assemble(given, renamed(language, "model.", "model.language_model."), [_qwen3_tower(vision)])
+
+
+def _qwen3_tower(vision: ConfigView) -> Tower:
+    facts = qwen_encoder_facts(vision, is_qwen3=True)
+    return Tower(prefix="model.visual", modules=qwen3_vl_tower(vision), facts=facts)
+
+
+def build_qwen35(given: FamilyInput) -> Built:
+    """Qwen3.5 with its tower; the later checkpoints of the line use the same classes."""
+    name = "Qwen3_5MoeForCausalLM" if "Moe" in given.architecture else "Qwen3_5ForCausalLM"
+    language = renamed(text_model(given, architecture=name), "model.", "model.language_model.")
+    return assemble(given, language, [_qwen3_tower(part_of(given, "vision_config"))])
+
+
+def build_glm4v(given: FamilyInput) -> Built:
+    """GLM-4.1V and GLM-4.5V."""
+    vision = part_of(given, "vision_config")
+    name = "Glm4MoeForCausalLM" if "Moe" in given.architecture else "Glm4ForCausalLM"
+    language = renamed(text_model(given, architecture=name), "model.", "model.language_model.")
+    facts = qwen_encoder_facts(vision, is_qwen3=False)
+    facts = replace(facts, intermediate_size=vision.integer("out_hidden_size"))
+    return assemble(given, language, [Tower(prefix="model.visual", modules=glm4v_tower(vision), facts=facts)])
+
+
+# Llava and its kin: a CLIP, SigLIP or Pixtral tower, a projector of two linears, any language model.
+
+
+def _fixed_size_facts(view: ConfigView, output_tokens: int | None = None) -> EncoderFacts:
+    patches = patch_count(view)
+    return EncoderFacts(
+        modality="image",
+        hidden_size=view.integer("hidden_size"),
+        intermediate_size=view.integer("intermediate_size"),
+        num_layers=view.integer("num_hidden_layers"),
+        num_heads=view.integer("num_attention_heads"),
+        patch_tokens_per_item=patches,
+        output_tokens_per_item=output_tokens or patches,
+    )
+
+
+def _feature_layers(given: FamilyInput) -> object:
+    return given.root.values.get("vision_feature_layer", -2)
+
+
+def _llava_tower(given: FamilyInput, vision: ConfigView) -> tuple[Module, ...]:
+    kind, layers = vision.text("model_type"), _feature_layers(given)
+    if kind == "clip_vision_model":
+        return clip_tower(vision, layers)
+    if kind == "siglip_vision_model":
+        return (*siglip_tower(vision, layers), *siglip_head(vision))
+    if kind == "pixtral":
+        return pixtral_tower(vision, layers)
+    raise PlanError(
+        "vision_config.model_type", kind, f"config.json: the vision tower {kind!r} is not one that Llava takes."
+    )
+
+
+def _projector(size_in: int, size_out: int, *, has_bias: bool, is_sharded: bool = True) -> tuple[Module, ...]:
+    if not is_sharded:
+        first = plain_linear("linear_1", size_in, size_out, has_bias=has_bias)
+        return (*first, *plain_linear("linear_2", size_out, size_out, has_bias=has_bias))
+    return (
+        column_linear("linear_1", size_in, size_out, role="projector", has_bias=has_bias),
+        row_linear("linear_2", size_out, size_out, role="projector", has_bias=has_bias),
+    )
+
+
+def build_llava(given: FamilyInput) -> Built:
+    """Llava, Llava-NeXT, Llava-OneVision, and Pixtral in its Hugging Face form."""
+    vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
+    layers = _feature_layers(given)
+    width = vision.integer("hidden_size") * (len(layers) if isinstance(layers, list) else 1)
+    has_bias = given.root.flag("multimodal_projector_bias", True)
+    is_onevision = given.architecture.startswith("LlavaOnevision")
+    newline = () if given.architecture == "LlavaForConditionalGeneration" else (vision_tensor("image_newline", text),)
+    tower = Tower(
+        prefix="vision_tower.vision_model",
+        modules=_llava_tower(given, vision),
+        modalities=("image", "video") if is_onevision else ("image",),
+        facts=_fixed_size_facts(vision),
+    )
+    projector = _projector(width, text, has_bias=has_bias, is_sharded=not is_onevision)
+    link = Tower(prefix="multi_modal_projector", modules=(*projector, *newline), modalities=tower.modalities)
+    language = renamed(text_model(given), "model.", "language_model.model.")
+    return assemble(given, language, [tower, link])
+
+
+def build_mistral3(given: FamilyInput) -> Built:
+    """Mistral Small 3.1 and its kin: a Pixtral tower, a patch merger, a Mistral language model."""
+    vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
+    width, merge = vision.integer("hidden_size"), given.root.integer("spatial_merge_size", default=2)
+    layers = given.root.values.get("vision_feature_layer", -1)
+    has_bias = given.root.flag("multimodal_projector_bias", False)
+    projector = (
+        *norm("norm", width),
+        replicated_linear("patch_merger.merging_layer", width * merge**2, width, role="projector"),
+        *_projector(width * (len(layers) if isinstance(layers, list) else 1), text, has_bias=has_bias),
+    )
+    facts = _fixed_size_facts(vision, patch_count(vision) // merge**2)
+    towers = [
+        Tower(prefix="vision_tower", modules=pixtral_tower(vision, layers), modalities=("image",), facts=facts),
+        Tower(prefix="multi_modal_projector", modules=projector, modalities=("image",)),
+    ]
+    return assemble(given, renamed(text_model(given), "model.", "language_model.model."), towers)
+
+
+def build_gemma3(given: FamilyInput) -> Built:
+    """Gemma 3 with its SigLIP tower and a bare projection."""
+    vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
+    width = vision.integer("hidden_size")
+    projector = (
+        vision_tensor("mm_input_projection_weight", width, text, role="projector"),
+        *norm("mm_soft_emb_norm", width),
+    )
+    tokens = given.root.integer("mm_tokens_per_image", default=256)
+    towers = [
+        Tower(
+            prefix="vision_tower.vision_model",
+            modules=siglip_tower(vision, has_last_norm=True),
+            modalities=("image",),
+            facts=_fixed_size_facts(vision, tokens),
+        ),
+        Tower(prefix="multi_modal_projector", modules=projector, modalities=("image",)),
+    ]
+    language = text_model(given, architecture="Gemma3ForCausalLM")
+    return assemble(given, renamed(language, "model.", "language_model.model."), towers)
+
+
+def build_paligemma(given: FamilyInput) -> Built:
+    """PaliGemma: SigLIP, one linear, Gemma or Gemma 2."""
+    vision = part_of(given, "vision_config")
+    size = vision.integer("projection_dim", default=given.text.integer("hidden_size"))
+    projector = (column_linear("linear", vision.integer("hidden_size"), size, role="projector", has_bias=True),)
+    towers = [
+        Tower(
+            prefix="vision_tower.vision_model",
+            modules=siglip_tower(vision, has_last_norm=True),
+            modalities=("image",),
+            facts=_fixed_size_facts(vision),
+        ),
+        Tower(prefix="multi_modal_projector", modules=projector, modalities=("image",)),
+    ]
+    return assemble(given, renamed(text_model(given), "model.", "language_model.model."), towers)
+
+
+def build_idefics3(given: FamilyInput) -> Built:
+    """Idefics3 and SmolVLM: a SigLIP tower, pixels shuffled into wider vectors, one linear on every rank."""
+    vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
+    scale = given.root.integer("scale_factor", default=2)
+    width = vision.integer("hidden_size") * scale**2
+    facts = _fixed_size_facts(vision, patch_count(vision) // scale**2)
+    towers = [
+        Tower(
+            prefix="model.vision_model",
+            modules=siglip_tower(vision, has_last_norm=True, has_position_ids=False),
+            modalities=("image",),
+            facts=facts,
+        ),
+        Tower(
+            prefix="model.connector",
+            modules=(replicated_linear("modality_projection.proj", width, text, role="projector"),),
+            modalities=("image",),
+        ),
+    ]
+    text_view = ConfigView(
+        {**given.text.values, "tie_word_embeddings": given.root.flag("tie_word_embeddings", False)}, given.text.path
+    )
+    language = text_model(given, architecture="LlamaForCausalLM", text=text_view)
+    return assemble(given, renamed(language, "model.", "model.text_model."), towers)
+
+
+# InternVL: InternViT with pixels shuffled into wider vectors and an MLP, in its own and in Hugging Face's form.
+
+
+def build_internvl(given: FamilyInput) -> Built:
+    """InternVL in the form of its own repositories (InternVLChatModel)."""
+    vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
+    shuffle = given.root.number("downsample_ratio", 0.5)
+    width = int(vision.integer("hidden_size") / shuffle**2)
+    projector = (
+        *norm("0", width, has_bias=True),
+        *plain_linear("1", width, text),
+        *plain_linear("3", text, text),
+    )
+    tokens = int(patch_count(vision) * shuffle**2)
+    towers = [
+        Tower(prefix="vision_model", modules=intern_tower(vision), facts=_fixed_size_facts(vision, tokens)),
+        Tower(prefix="mlp1", modules=projector),
+    ]
+    return assemble(given, renamed(text_model(given), "model.", "language_model.model."), towers)
+
+
+def build_internvl_hf(given: FamilyInput) -> Built:
+    """InternVL and Intern-S1 in Hugging Face's form."""
+    vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
+    shuffle = given.root.number("downsample_ratio", 0.5)
+    width = int(vision.integer("hidden_size") / shuffle**2)
+    projector = (*norm("layer_norm", width, has_bias=True), *_projector(width, text, has_bias=True, is_sharded=False))
+    tokens = int(patch_count(vision) * shuffle**2)
+    towers = [
+        Tower(prefix="model.vision_tower", modules=intern_hf_tower(vision), facts=_fixed_size_facts(vision, tokens)),
+        Tower(prefix="model.multi_modal_projector", modules=projector),
+    ]
+    return assemble(given, renamed(text_model(given), "model.", "model.language_model."), towers)
+
+
+# Kimi-VL and Kimi-K2.5: MoonViT and a DeepSeek-V3 language model.
+
+
+def build_kimi_vl(given: FamilyInput) -> Built:
+    """Kimi-VL, and Kimi-K2.5, whose tower is whole on every rank where TP does not divide its heads."""
+    vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
+    is_k25 = given.architecture.startswith("KimiK25")
+    hidden = vision.integer("hidden_size", "vt_hidden_size")
+    merge = _product(vision.items("merge_kernel_size") or [2, 2])
+    width = hidden * merge
+    heads = vision.integer("num_attention_heads", "vt_num_attention_heads")
+    modalities = ("vision_chunk",) if is_k25 else ("image",)
+    patches = _product(
+        [vision.integer("init_pos_emb_height", default=64), vision.integer("init_pos_emb_width", default=64)]
+    )
+    facts = EncoderFacts(
+        modality="image",
+        hidden_size=hidden,
+        intermediate_size=vision.integer("intermediate_size", "vt_intermediate_size"),
+        num_layers=vision.integer("num_hidden_layers", "vt_num_hidden_layers"),
+        num_heads=heads,
+        patch_tokens_per_item=patches,
+        output_tokens_per_item=patches // merge,
+    )
+    projector = (
+        *norm("pre_norm", hidden, has_bias=True),
+        replicated_linear("linear_1", width, width, role="projector", has_bias=True),
+        replicated_linear("linear_2", width, text, role="projector", has_bias=True),
+    )
+    towers = [
+        Tower(
+            prefix="vision_tower",
+            modules=moonvit_tower(vision),
+            modalities=modalities,
+            facts=facts,
+            whole_unless_divides=heads if is_k25 else None,
+        ),
+        Tower(prefix="mm_projector" if is_k25 else "multi_modal_projector", modules=projector, modalities=modalities),
+    ]
+    language = text_model(given, architecture="DeepseekV3ForCausalLM")
+    return assemble(given, renamed(language, "model.", "language_model.model."), towers)
+
+
+def _product(values: list[object]) -> int:
+    total = 1
+    for value in values:
+        total *= ConfigView({"merge_kernel_size": value}).integer("merge_kernel_size")
+    return total
+
+
+# Llama 4: unfolded patches, a transformer with rotary positions, a pixel-shuffling adapter.
+
+
+def build_llama4(given: FamilyInput) -> Built:
+    """Llama 4 with its vision tower."""
+    vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
+    hidden, heads = vision.integer("hidden_size"), vision.integer("num_attention_heads")
+    patch = vision.integer("patch_size")
+    stack = EncoderStack(
+        depth=vision.integer("num_hidden_layers"),
+        hidden_size=hidden,
+        intermediate_size=vision.integer("intermediate_size"),
+        num_heads=heads,
+        prefix="model.layers",
+        projections=tuple(f"self_attn.{name}_proj" for name in "qkv"),
+        output="self_attn.o_proj",
+        norms=("input_layernorm", "post_attention_layernorm"),
+    )
+    positions = patch_count(vision) + 1
+    inner, out = vision.integer("projector_input_dim"), vision.integer("projector_output_dim")
+    has_bias = vision.flag("multi_modal_projector_bias", False)
+    modules = (
+        column_linear(
+            "patch_embedding.linear", vision.integer("num_channels", default=3) * patch**2, hidden, role="vision"
+        ),
+        vision_tensor("class_embedding", hidden),
+        vision_tensor("positional_embedding_vlm", positions, hidden),
+        *norm("layernorm_pre", hidden, has_bias=True),
+        *norm("layernorm_post", hidden, has_bias=True),
+        *stack.modules(),
+        Buffer(name="vision_rotary", shape=(positions, hidden // heads // 2, 2), dtype="float32"),  # complex numbers
+        column_linear(
+            "vision_adapter.mlp.fc1", vision.integer("intermediate_size"), inner, role="projector", has_bias=has_bias
+        ),
+        row_linear("vision_adapter.mlp.fc2", inner, out, role="projector", has_bias=has_bias),
+    )
+    link = (column_linear("linear_1", vision.integer("vision_output_dim"), text, role="projector"),)
+    tokens = int(patch_count(vision) * vision.number("pixel_shuffle_ratio", 0.5) ** 2)
+    towers = [
+        Tower(prefix="vision_model", modules=modules, modalities=("image",), facts=_fixed_size_facts(vision, tokens)),
+        Tower(prefix="multi_modal_projector", modules=link, modalities=("image",)),
+    ]
+    language = text_model(given, architecture="Llama4ForCausalLM")
+    return assemble(given, renamed(language, "model.", "language_model.model."), towers)
+
+
+BUILDERS: dict[str, Builder] = {
+    "Gemma3ForConditionalGeneration": build_gemma3,
+    "Glm4vForConditionalGeneration": build_glm4v,
+    "Glm4vMoeForConditionalGeneration": build_glm4v,
+    "Idefics3ForConditionalGeneration": build_idefics3,
+    "InternS1ForConditionalGeneration": build_internvl_hf,
+    "InternVLChatModel": build_internvl,
+    "InternVLForConditionalGeneration": build_internvl_hf,
+    "KimiK25ForConditionalGeneration": build_kimi_vl,
+    "KimiVLForConditionalGeneration": build_kimi_vl,
+    "Llama4ForConditionalGeneration": build_llama4,
+    "LlavaForConditionalGeneration": build_llava,
+    "LlavaNextForConditionalGeneration": build_llava,
+    "LlavaOnevisionForConditionalGeneration": build_llava,
+    "Mistral3ForConditionalGeneration": build_mistral3,
+    "PaliGemmaForConditionalGeneration": build_paligemma,
+    "Qwen2VLForConditionalGeneration": build_qwen2_vl,
+    "Qwen2_5_VLForConditionalGeneration": build_qwen2_vl,
+    "Qwen3VLForConditionalGeneration": build_qwen3_vl,
+    "Qwen3VLMoeForConditionalGeneration": build_qwen3_vl,
+    "Qwen3_5ForConditionalGeneration": build_qwen35,
+    "Qwen3_5MoeForConditionalGeneration": build_qwen35,
+    "SmolVLMForConditionalGeneration": build_idefics3,
+}
