@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -63,6 +64,7 @@ class EngineFlags:
     performance_mode: str | None = None
     attention_backend: str | None = None
     disable_sliding_window: bool = False
+    moe_backend: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,3 +84,29 @@ class PlanRequest:
     mean_length_tokens: int | None = None  # for the "at a mean length" concurrency figure
     allow_long_max_model_len: bool = False  # VLLM_ALLOW_LONG_MAX_MODEL_LEN=1
     flags: EngineFlags = field(default_factory=EngineFlags)
+
+    @classmethod
+    def from_mapping(cls, record: Mapping[str, object]) -> PlanRequest:
+        """The request that `record` holds (keys: vLLM's long flag names with underscores, model, gpu, gpu_memory_gib, ...)."""
+        from planner.request_mapping import request_from_mapping  # noqa: PLC0415 - the reader imports these types
+
+        return request_from_mapping(record)
+
+    def to_mapping(self) -> dict[str, object]:
+        """The record that `from_mapping` turns back into this request; values at their default are left out."""
+        from planner.request_mapping import request_to_mapping  # noqa: PLC0415
+
+        return request_to_mapping(self)
+
+    @classmethod
+    def from_query(cls, query: Mapping[str, str]) -> PlanRequest:
+        """The request of a link; raises `PlanError` for anything that no link of ours holds."""
+        from planner.request_query import request_from_query  # noqa: PLC0415
+
+        return request_from_query(query)
+
+    def to_query(self) -> dict[str, str]:
+        """The link's parameters: readable, stable, values at their default left out."""
+        from planner.request_query import request_to_query  # noqa: PLC0415
+
+        return request_to_query(self)
