@@ -149,6 +149,8 @@ def _layer_stage(model: ModelFacts, resolved: Resolved, pp_rank: int, encoder: E
     tokens = resolved.max_num_batched_tokens
     size = dtype_bytes(resolved)
     copies = constants.LAYER_RESIDUAL_COPIES + (2 if pp_rank > 0 else 0)
+    if resolved.runner == "v0" and resolved.tp > 1:
+        copies += constants.V0_TENSOR_PARALLEL_COPIES
     kept = encoder.kept_bytes if encoder is not None else 0
     peak = tokens * width * size + copies * _token_bytes(model, resolved)
     best = peak + kept

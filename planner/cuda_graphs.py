@@ -103,12 +103,20 @@ def _linear(model: ModelFacts, resolved: Resolved, pp_rank: int, rule: _Rule) ->
     A graph costs its layers' nodes; the shared pool costs the largest captured size's tensors, experts' above all.
     """
     num_layers, num_moe = _layer_counts(model, resolved, pp_rank)
-    count_share = len(resolved.capture_sizes) / constants.GRAPH_REFERENCE_SIZES
+    count_share = _num_graphs(resolved) / constants.GRAPH_REFERENCE_COUNT
     width_share = max(resolved.capture_sizes) / constants.GRAPH_REFERENCE_TOKENS
     graphs = count_share * (rule.base_gib + num_layers * rule.per_layer_gib)
     pool = rule.per_thousand_hidden_gib * model.hidden_size / 1000 + rule.per_moe_layer_gib * num_moe
     moe = f", {num_moe} of them MoE" if num_moe else ""
     return graphs + width_share * pool, f"{num_layers} layers{moe}"
+
+
+def _num_graphs(resolved: Resolved) -> int:
+    """PIECEWISE graphs of every size and FULL ones of sizes that decoding sequences can reach, as the mode captures them."""
+    longest_decode = resolved.max_num_seqs * (1 + resolved.num_speculative_tokens)
+    num_full = sum(size <= longest_decode for size in resolved.capture_sizes)
+    num_piecewise = len(resolved.capture_sizes) if "PIECEWISE" in resolved.cudagraph_mode else 0
+    return num_piecewise + (num_full if "FULL" in resolved.cudagraph_mode else 0)
 
 
 def _layer_counts(model: ModelFacts, resolved: Resolved, pp_rank: int) -> tuple[int, int]:

@@ -31,8 +31,8 @@ class Constant:
 # -- sampler: bytes per logit beside the logits themselves (rows x vocabulary) ------------------------------------------
 
 # PyTorch's top-k/top-p: fp32 copy, sorted values, int64 indices and the sort's own double buffers (v1/sample/ops, 0.8-0.16).
-# 7.38, 4.76, 5.56 GiB (H100, three models), 1.40 (24 GB), V0 1.22 (8 GB): 38.0 bytes with bf16 logits in all five.
-SORT_SAMPLER_BYTES_PER_LOGIT = Constant(best=36.0, low=35.4, high=36.6, source="0.8-0.16 and V0 logs", rows=5, models=4)
+# 7.38, 4.76, 5.56 GiB (H100, three models), 1.40 (24 GB), V0 1.22, 1.26, 1.39: 38.0 bytes with bf16 logits in all seven.
+SORT_SAMPLER_BYTES_PER_LOGIT = Constant(best=36.0, low=35.4, high=36.6, source="0.8-0.16 and V0 logs", rows=7, models=6)
 # Triton's or FlashInfer's top-k/top-p (0.17 on): fp32 copy, probabilities, noise. 43 rows of 0.19 agree to 0.01 GiB.
 FUSED_SAMPLER_BYTES_PER_LOGIT = Constant(best=12.0, low=11.9, high=12.2, source="0.19 H100 logs", rows=46, models=21)
 # V2 runner to 0.32: the dummy batch asks for no processing, so the logits stay as they are (v1/worker/gpu/sample).
@@ -57,6 +57,7 @@ TYPICAL_NUM_SMS = 108
 # A cold torch.compile holds a second copy of the embedding table while its gather is compiled: 1.10 GiB on the first of
 # 2 and of 4 stages (Llama-3.1-8B, 0.19), 1.18 (Qwen3-8B), 0.60 (a 3B), against 0.19 and 0.15 warm.
 COLD_COMPILE_TOKEN_COPIES = 2
+V0_TENSOR_PARALLEL_COPIES = 2  # all-reduce outputs: Qwen2.5-32B on two L40S, 1.26 GiB at 10,000 tokens (one row)
 LAYER_RESIDUAL_COPIES = 3  # hidden, residual and the norm's output; V0 logs at 20,000 and 29,000 tokens fit to 0.01 GiB
 ENCODER_RESIDUAL_COPIES = 4.3  # Qwen2.5-VL-7B at 114,688 video tokens, 0.23: 15.5 GiB beside the weights (one row)
 
@@ -72,7 +73,8 @@ NON_TORCH_V1_TP = Constant(
 NON_TORCH_017 = Constant(best=0.25, low=0.23, high=0.33, source="0.19 H100 logs", rows=38, models=18)
 NON_TORCH_017_PP = Constant(best=0.07, low=0.05, high=0.27, source="0.19 H100 PP 2 and 4", rows=2, models=1)
 NON_TORCH_021 = Constant(best=0.16, low=0.10, high=0.30, source="0.26 sm_90 slice: one row", rows=1, models=1)
-NON_TORCH_027 = Constant(best=0.12, low=0.02, high=0.35, source="A100, 4090, L4 less the V2 tables", rows=4, models=4)
+# A cold compile left 0.5 GiB behind on two small cards (6 GB, RTX 8000), nothing on an A100 and a 4090: the high end.
+NON_TORCH_027 = Constant(best=0.12, low=0.02, high=0.60, source="A100, 4090, L4 less the V2 tables", rows=4, models=4)
 # Tensor parallel over NVLink (symmetric memory, custom all-reduce, NCCL): base + slope x layers, by log2(TP).
 TP_NVLINK_BASE_GIB = 2.05
 TP_NVLINK_BASE_PER_DOUBLING_GIB = 0.03
@@ -87,9 +89,9 @@ NON_TORCH_AMD_TP = Constant(best=3.50, low=1.00, high=5.60, source="R9700 TP 4: 
 NON_TORCH_XPU = Constant(best=1.30, low=0.90, high=1.60, source="Arc Pro B60", rows=2, models=1)
 NON_TORCH_UNIFIED = Constant(best=2.20, low=0.80, high=4.80, source="GB10: 2.1 and 4.6, a pool 1.4", rows=3, models=3)
 
-# -- CUDA graphs, GiB, with the 51 default sizes ------------------------------------------------------------------------
+# -- CUDA graphs, GiB, with the 51 default sizes -------------------------------------------------------------------------
 
-GRAPH_REFERENCE_SIZES = 51
+GRAPH_REFERENCE_COUNT = 102  # 51 PIECEWISE and 51 FULL graphs: the default with 1024 sequences
 GRAPH_REFERENCE_TOKENS = 512
 # vLLM's own estimate, V1 runner: dense models of 0.19-0.24 (8 to 80 layers) within 20 %, MoE 24 to 27 layers apart.
 ESTIMATE_BASE_GIB = -0.12
