@@ -59,6 +59,7 @@ _MODULES = (
     "mla_variants",
     "moe_retired",
     "moe_variants",
+    "step3p5",
     "hybrid",
     "qwen_next",
     "nemotron_h",

@@ -104,7 +104,6 @@ def _hunyuan_moe(given: FamilyInput) -> Built:
         intermediate_size=size,
         top_k=_first_of_list(text, "moe_topk", "num_experts_per_tok"),
         router_name="gate.wg",
-        router_dtype="float32" if is_retired else None,
         shared_intermediate_size=text.integer("intermediate_size") * num_shared if has_shared else 0,
         shared_prefix="mlp.shared_mlp",
     )

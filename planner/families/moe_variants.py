@@ -100,7 +100,7 @@ def _exaone_moe(given: FamilyInput) -> Built:
     experts = scored_experts(text, score_bias="e_score_correction_bias")
     design = replace(
         moe_design(text, shape, experts),
-        is_sparse=_listed_sparse(text),
+        is_sparse=listed_sparse(text),
         window_of=_exaone_windows(text),
         dense_has_bias=text.flag("mlp_bias", default=False),
     )
@@ -221,7 +221,7 @@ def _step3_text(given: FamilyInput) -> Built:
     )
     design = replace(
         moe_design(text, shape, experts),
-        is_sparse=_enumerated_layers(text),
+        is_sparse=enumerated_layers(text),
         rotary=rope_cache(
             text, head_size, max_position=text.integer("max_position_embedding", "max_position_embeddings")
         ),
@@ -246,7 +246,7 @@ def _with_bottleneck(built: Built, shape: AttentionShape, shared_query: int) -> 
     return replace(built, layers=tuple(replace(layer, modules=known[id(layer.modules)]) for layer in built.layers))
 
 
-def _enumerated_layers(text: ConfigView) -> Callable[[int], bool]:
+def enumerated_layers(text: ConfigView) -> Callable[[int], bool]:
     """Sparse layers as "4,5,6" in `moe_layers_enum`; without it, all but the first."""
     listed = text.text("moe_layers_enum")
     if listed is None:
@@ -287,7 +287,7 @@ def _laguna(given: FamilyInput) -> Built:
 
     design = replace(
         moe_design(text, base, experts),
-        is_sparse=_listed_sparse(text),
+        is_sparse=listed_sparse(text),
         window_of=sliding_windows(text),
         shape_of=shape_of,
         extras_of=extras,
@@ -295,7 +295,7 @@ def _laguna(given: FamilyInput) -> Built:
     return assemble(design)
 
 
-def _listed_sparse(text: ConfigView) -> Callable[[int], bool]:
+def listed_sparse(text: ConfigView) -> Callable[[int], bool]:
     """Sparse layers by `mlp_layer_types`; without it, all after the first `first_k_dense_replace` (one)."""
     if text.items("mlp_layer_types"):
         return _layer_kinds(text, "mlp_layer_types", "sparse")
