@@ -49,7 +49,7 @@ _MLA_BLOCKS = {
     "CPU_MLA": 16,
     "ROCM_AITER_MLA": 16,
 }
-_FIRST_FLASH_ATTN_MLA = Version(0, 15, 0)  # not preferred in 0.11 and 0.14, first in 0.19
+_FREE_MLA_CHOICE = Version(0, 16, 0)  # 0.14.0 forces FLASHMLA or CUTLASS_MLA, 0.19.0 goes by priority
 
 
 def choose_backend(question: BackendQuestion) -> Backend:
@@ -69,8 +69,10 @@ def _sparse_name(question: BackendQuestion) -> str:
     major = question.capability[0] if question.capability is not None else None
     if major == 10 and (is_quantized(question.kv_cache_dtype) or question.num_heads <= 16):
         return "FLASHINFER_MLA_SPARSE"
-    if major == 9 and not is_quantized(question.kv_cache_dtype) and question.version >= (0, 28, 0):
+    if major == 9 and not is_quantized(question.kv_cache_dtype) and question.version >= (0, 27, 0):
         return "FLASH_ATTN_MLA_SPARSE"
+    if major == 9 and question.kv_cache_dtype == "fp8_e4m3" and question.version >= (0, 33, 0):
+        return "FLASHINFER_MLA_SPARSE_SM90"
     return "FLASHMLA_SPARSE"
 
 
@@ -80,10 +82,10 @@ def _mla_name(question: BackendQuestion) -> str:
     major = question.capability[0]
     is_per_head = question.kv_cache_dtype.endswith("_per_token_head")
     if major == 10 and not is_per_head:
-        has_flashinfer = question.version >= (0, 12, 0) and question.nope_head_dim in (64, 128, 192)
+        has_flashinfer = question.version >= _FREE_MLA_CHOICE and question.nope_head_dim in (64, 128, 192)
         return "FLASHINFER_MLA" if has_flashinfer else "CUTLASS_MLA"
     if major == 9 and not is_per_head:
-        prefers_flash_attn = question.version >= _FIRST_FLASH_ATTN_MLA and not is_quantized(question.kv_cache_dtype)
+        prefers_flash_attn = question.version >= _FREE_MLA_CHOICE and not is_quantized(question.kv_cache_dtype)
         return "FLASH_ATTN_MLA" if prefers_flash_attn else "FLASHMLA"
     return "TRITON_MLA"
 
@@ -104,7 +106,9 @@ def _dense(question: BackendQuestion) -> Backend:
     if question.is_image_prefix and major == 10 and widest in (256, 512):
         return Backend(name="TRITON_FLASHINFER", block_tokens=64, kernel_tokens=64)
     name = "FLASHINFER" if major == 10 and not question.is_image_prefix else "FLASH_ATTN"
-    return Backend(name=name, block_tokens=DEFAULT_BLOCK_TOKENS, kernel_tokens=16)
+    # FlashInfer could not serve heads of 256 in blocks of 16 on Blackwell; hybrids stepped by 32 from 0.12 to 0.17.
+    is_stepped = name == "FLASHINFER" and widest == 256 and (0, 12, 0) <= question.version < (0, 18, 0)
+    return Backend(name=name, block_tokens=DEFAULT_BLOCK_TOKENS, kernel_tokens=32 if is_stepped else 16)
 
 
 def is_large_block_allowed(backend: Backend) -> bool:
@@ -123,20 +127,21 @@ class HybridPages:
     attention_bytes_per_token: int
     is_mla: bool = False
     state_grid_tokens: int = 1  # states are kept on multiples of this
+    chunk_tokens: int | None = None  # the scan's chunk, where a state is kept every block (cache mode "all")
 
 
 def align_hybrid_block(pages: HybridPages) -> int:
     """The smallest attention block whose page holds a recurrent state.
 
-    block = align * ceil(state / (align * attention bytes a token)), align the kernels' smallest block (MLA: 128), or
-    the block asked for where that is larger.
+    block = align * ceil(state / (align * attention bytes a token)), align the kernels' smallest block (MLA: 64 or 128),
+    or the block asked for where that is larger.
     """
     align = pages.backend.kernel_tokens
-    if pages.version >= (0, 20, 0):  # not in 0.19.0, in 0.23.0
+    if pages.version >= (0, 20, 0):
         align = max(align, pages.block_tokens)
     if pages.is_mla:
-        align = max(align, 128 if pages.version >= (0, 24, 0) else 64)
-    align = math.lcm(align, pages.state_grid_tokens)
+        align = max(align, 128 if pages.version >= (0, 27, 0) else 64)
+    align = math.lcm(align, pages.state_grid_tokens, pages.chunk_tokens or 1)
     needed = align * div_ceil(pages.state_bytes, align * pages.attention_bytes_per_token)
     return max(pages.block_tokens, needed)
 

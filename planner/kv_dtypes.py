@@ -140,7 +140,7 @@ def _refused_by_card(kv_cache_dtype: str, use: KvUse) -> Finding | None:
         return _refusal(f"kv_cache_dtype {kv_cache_dtype} needs a Blackwell data-centre card (capability 10.x).")
     if kv_cache_dtype == "nvfp4_ds_mla" and major != 10:
         return _refusal("kv_cache_dtype nvfp4_ds_mla needs a Blackwell data-centre card (capability 10.x).")
-    if use.is_sparse and kv_cache_dtype == "fp8_e4m3" and major == 9:
+    if use.is_sparse and kv_cache_dtype == "fp8_e4m3" and major == 9 and use.version < (0, 33, 0):
         return _refusal(
             "No sparse MLA backend stores fp8_e4m3 on Hopper; use --kv-cache-dtype fp8_ds_mla or bfloat16 there."
         )

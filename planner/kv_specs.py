@@ -49,6 +49,7 @@ _NO_CACHE = frozenset({"shared", "none", "encoder_only"})
 _V4_PAGE_MULTIPLE = 576  # bytes; FlashMLA's packing of fp8_ds_mla
 _NUM_BOUNDARY_LAYERS = 2  # packed KV dtypes leave the first and last two layers unquantised
 _GDN_STATE_GRID = 64  # tokens; FlashInfer's GDN prefill exports states on this grid (0.33)
+_DEFAULT_CHUNK_TOKENS = 2048
 _IMAGE_PREFIX_FAMILIES = ("Gemma3", "Gemma4", "PaliGemma")
 
 
@@ -89,7 +90,7 @@ def model_caches(model: ModelFacts, resolved: Resolved, draft: ModelFacts | None
         stage = last if part.stage == "last" else 0
         specs = (_spec(context, cache, is_native=False) for cache in part.caches)
         placed += [(spec, stage) for spec in specs if spec is not None]
-    refusal = check_kv_cache_dtype(context.kv_format, _use(model, resolved))
+    refusal = check_kv_cache_dtype(_asked_format(model, resolved), _use(model, resolved))
     is_v4 = _has_kind(model, "deepseek_v4")
     return ModelCaches(
         layers=tuple(placed),
@@ -143,7 +144,7 @@ def _question(model: ModelFacts, resolved: Resolved, kv_format: str) -> BackendQ
 
 
 def _context(model: ModelFacts, resolved: Resolved) -> _Context:
-    kv_format = resolved.kv_cache_dtype
+    kv_format = _asked_format(model, resolved)
     backend = choose_backend(_question(model, resolved, kv_format))
     if backend.name == "FLASHMLA_SPARSE" and is_quantized(kv_format) and kv_format != "nvfp4_ds_mla":
         kv_format = "fp8_ds_mla"  # the one quantised layout of that backend
@@ -156,6 +157,14 @@ def _context(model: ModelFacts, resolved: Resolved) -> _Context:
         block_tokens=backend.block_tokens if asked is None else asked,
     )
     return _with_hybrid_block(_with_packed_block(context))
+
+
+def _asked_format(model: ModelFacts, resolved: Resolved) -> str:
+    """The KV dtype before the backend has its say: sparse MLA on Hopper knows "fp8" as another name of fp8_ds_mla."""
+    capability = resolved.gpu.capability
+    is_hopper_sparse = capability is not None and capability[0] == 9 and _has_kind(model, "indexer")
+    is_alias = resolved.flags.kv_cache_dtype == "fp8" and is_hopper_sparse and resolved.version < (0, 33, 0)
+    return "fp8_ds_mla" if is_alias else resolved.kv_cache_dtype
 
 
 def _replaced(context: _Context, block_tokens: int, attention_page_bytes: int | None) -> _Context:
@@ -210,9 +219,19 @@ def _with_hybrid_block(context: _Context) -> _Context:
             attention_bytes_per_token=per_token,
             is_mla=attention.kind == "mla",
             state_grid_tokens=_GDN_STATE_GRID if _exports_gdn_states(context) else 1,
+            chunk_tokens=_chunk_tokens(context),
         )
     )
     return _replaced(context, block, block * per_token)
+
+
+def _chunk_tokens(context: _Context) -> int | None:
+    """The scan's chunk that blocks are a multiple of in cache mode "all"; Mamba 1 has none and takes 2048."""
+    if context.resolved.mamba_cache_mode != "all":
+        return None
+    text = context.model.text_config
+    named = next((text[key] for key in ("mamba_chunk_size", "chunk_size") if text.get(key)), None)
+    return named if isinstance(named, int) and named > 0 else _DEFAULT_CHUNK_TOKENS
 
 
 def _exports_gdn_states(context: _Context) -> bool:
