@@ -270,13 +270,22 @@ def _quantization(read: _Read, documents: ModelDocuments) -> tuple[QuantFacts | 
         for key in ("quantization_config", "compression_config"):
             settings = view.section(key) if view else None
             if settings is not None:
-                return _quant_facts(dict(settings.values), f"config.json {key}"), ()
+                return _quant_facts(_with_expert_dtype(settings.values, read.root), f"config.json {key}"), ()
     if documents.hf_quant_config_json:
         settings_json = _parse_object(documents.hf_quant_config_json, "hf_quant_config.json")
         return _quant_facts(settings_json, "hf_quant_config.json"), ()
     if documents.gguf_metadata_json is not None:
-        return QuantFacts(method="gguf", source="GGUF header"), ()
+        return QuantFacts(method="gguf", settings={"tensors": documents.tensors or ()}, source="GGUF header"), ()
     return None, ()
+
+
+def _with_expert_dtype(settings: Mapping[str, Any], root: ConfigView) -> dict[str, Any]:
+    """The settings; for DeepSeek-V4 under its own method's name, with the experts' dtype that the root states."""
+    copy = dict(settings)
+    if str(root.values.get("model_type")).startswith("deepseek_v4") and copy.get("quant_method") == "fp8":
+        copy["quant_method"] = "deepseek_v4_fp8"
+        copy.setdefault("expert_dtype", root.text("expert_dtype", "fp4"))
+    return copy
 
 
 _MODELOPT_METHODS = {

@@ -1,13 +1,19 @@
-"""The parameter tensors that each weight format makes of one linear or of one layer's experts, in bytes per rank."""
+"""The parameter tensors that a weight format makes of one linear or of one layer's experts, in bytes per rank.
+
+A `Format` describes what the create_weights methods of vLLM's quantisation layers (0.32, 0.33) allocate: the packed weight,
+its scales by tensor, channel, block or group, zero points, and the scalars beside them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from planner.sharding import LocalExperts, LocalLinear
+from planner.units import div_ceil, round_up
 
-FormatKind = Literal["plain"]
+Scale = Literal["none", "tensor", "channel", "block", "group"]
 DTYPE_BYTES = {
     "float32": 4,
     "bfloat16": 2,
@@ -21,13 +27,36 @@ DTYPE_BYTES = {
     "float64": 8,
     "bool": 1,
 }
+_FLOAT32_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """How a module's weights are stored. `plain` is the model's own dtype."""
+    """How a module's weights are stored; `bits` 0 is the model's own dtype.
 
-    kind: FormatKind = "plain"
+    `scale_bytes` of one scale, 0 for the model's dtype. `group_size` -1: one group over the input. `tensor_scalars`: float32
+    values beside the scales, one per fused output (a second weight scale, an input scale); `dtype_scalars` the same in the
+    model's dtype. `moe_scalars` counts them for
+    experts: (per expert and projection of w13, per expert of w13, per expert of w2). `pad_hidden`, `pad_intermediate`: what
+    the expert kernel rounds the sizes up to. `experts_have_bias`: biases are made whether the model has them or not.
+    """
+
+    bits: int | Fraction = 0
+    scale: Scale = "none"
+    scale_bytes: int = _FLOAT32_BYTES
+    block: tuple[int, int] = (1, 1)
+    group_size: int = -1
+    has_zeros: bool = False
+    has_order: bool = False
+    tensor_scalars: int = 0
+    dtype_scalars: int = 0
+    moe_scalars: tuple[int, int, int] = (0, 0, 0)
+    shape_bytes: int = 0
+    moe_shape_bytes: int = 0
+    pad_hidden: int = 1
+    pad_intermediate: int = 1
+    experts_have_bias: bool = False
+    is_assumed: bool = False
 
 
 PLAIN = Format()
@@ -35,18 +64,115 @@ PLAIN = Format()
 
 def linear_tensors(form: Format, shape: LocalLinear, dtype_bytes: int) -> tuple[int, ...]:
     """The bytes of each parameter of a linear, its bias included."""
-    bias = (shape.bias_size * dtype_bytes,) if shape.bias_size else ()
-    return (shape.rows * shape.in_features * dtype_bytes, *bias)
+    bias = [shape.bias_size * dtype_bytes] if shape.bias_size else []
+    rows, columns = shape.rows, shape.in_features
+    if not form.bits:
+        return (rows * columns * dtype_bytes, *bias)
+    tensors = [_packed_bytes(rows * columns, form)]
+    tensors += _scales(form, 1, rows, columns, len(shape.out_features), dtype_bytes)
+    tensors += [_FLOAT32_BYTES * len(shape.out_features)] * form.tensor_scalars
+    tensors += [dtype_bytes * len(shape.out_features)] * form.dtype_scalars
+    if form.has_order:
+        tensors.append(4 * columns)
+    if form.shape_bytes:
+        tensors.append(form.shape_bytes)
+    return (*tensors, *bias)
+
+
+def _packed_bytes(num_values: int, form: Format) -> int:
+    return -int(-(num_values * form.bits) // 8)
+
+
+def _scales(form: Format, experts: int, rows: int, columns: int, num_fused: int, dtype_bytes: int) -> list[int]:
+    """The scale tensor of `experts` matrices [rows, columns], and the zero points beside it."""
+    if form.scale == "none":
+        return []
+    width = form.scale_bytes or dtype_bytes
+    if form.scale == "tensor":
+        return [experts * num_fused * width]
+    if form.scale == "channel":
+        return [experts * rows * width]
+    if form.scale == "block":
+        return [experts * div_ceil(rows, form.block[0]) * div_ceil(columns, form.block[1]) * width]
+    groups = 1 if form.group_size < 0 else columns // form.group_size
+    zeros = [_packed_bytes(experts * rows * groups, form)] if form.has_zeros else []
+    return [experts * rows * groups * width, *zeros]
 
 
 def expert_tensors(form: Format, shape: LocalExperts, dtype_bytes: int) -> tuple[int, ...]:
-    """The bytes of each fused parameter of one layer's experts."""
-    width_13 = shape.intermediate_size * (2 if shape.is_gated else 1)
-    weights = (
-        shape.num_experts * width_13 * shape.hidden_size * dtype_bytes,
-        shape.num_experts * shape.hidden_size * shape.intermediate_size * dtype_bytes,
+    """The bytes of each fused parameter of one layer's experts: w13, w2 and what goes with them."""
+    num, fused = shape.num_experts, 2 if shape.is_gated else 1
+    hidden = round_up(shape.hidden_size, form.pad_hidden)
+    width = round_up(shape.intermediate_size, form.pad_intermediate)
+    biases = [num * fused * width * dtype_bytes, num * hidden * dtype_bytes]
+    biases = biases if shape.has_bias or form.experts_have_bias else []
+    if not form.bits:
+        return (num * fused * width * hidden * dtype_bytes, num * hidden * width * dtype_bytes, *biases)
+    tensors: list[int] = []
+    for rows, columns, projections in ((fused * width, hidden, fused), (hidden, width, 1)):
+        tensors.append(_packed_bytes(num * rows * columns, form))
+        if form.scale == "block" and projections == 2:  # each projection's rows are rounded up to blocks of their own
+            tensors += [2 * size for size in _scales(form, num, rows // 2, columns, 1, dtype_bytes)]
+        else:
+            tensors += _scales(form, num, rows, columns, projections, dtype_bytes)
+    tensors += _moe_scalars(form, num, fused)
+    return (*tensors, *biases)
+
+
+def _moe_scalars(form: Format, num: int, fused: int) -> list[int]:
+    by_projection, of_w13, of_w2 = form.moe_scalars
+    scalars = [_FLOAT32_BYTES * num * fused] * by_projection + [_FLOAT32_BYTES * num] * (of_w13 + of_w2)
+    return scalars + [form.moe_shape_bytes * num] * (2 if form.moe_shape_bytes else 0)
+
+
+def embedding_tensors(form: Format, rows: int, columns: int, bias_size: int, dtype_bytes: int) -> tuple[int, ...]:
+    """The bytes of each parameter of a vocabulary table on a rank."""
+    shape = LocalLinear(
+        in_features=columns, out_features=(rows,), full_in=columns, full_out=(rows,), bias_size=bias_size
     )
-    if not shape.has_bias:
-        return weights
-    biases = (shape.num_experts * width_13 * dtype_bytes, shape.num_experts * shape.hidden_size * dtype_bytes)
-    return (*weights, *biases)
+    return linear_tensors(form, shape, dtype_bytes)
+
+
+def fp8(scale: Scale, *, is_static: bool = False, block: tuple[int, int] = (128, 128)) -> Format:
+    """Eight-bit floats with float32 scales; `is_static`: the checkpoint brings input scales too."""
+    return Format(
+        bits=8,
+        scale=scale,
+        block=block,
+        tensor_scalars=int(is_static),
+        moe_scalars=(0, 1, 1) if is_static else (0, 0, 0),
+    )
+
+
+def int8() -> Format:
+    """Eight-bit integers with a float32 scale per output."""
+    return Format(bits=8, scale="channel")
+
+
+def nvfp4(*, group_size: int = 16, has_input_scale: bool = True) -> Format:
+    """Four-bit floats: an e4m3 scale per group, a float32 scale per fused output, and an input scale (experts: always)."""
+    return Format(
+        bits=4,
+        scale="group",
+        scale_bytes=1,
+        group_size=group_size,
+        tensor_scalars=1 + int(has_input_scale),
+        moe_scalars=(2, 0, 2),
+    )
+
+
+def mx(bits: int, *, pad_hidden: int = 1, pad_intermediate: int = 1) -> Format:
+    """MXFP4 or MXFP8: one e8m0 scale per 32 values."""
+    return Format(
+        bits=bits,
+        scale="group",
+        scale_bytes=1,
+        group_size=32,
+        pad_hidden=pad_hidden,
+        pad_intermediate=pad_intermediate,
+    )
+
+
+def integer_groups(bits: int, group_size: int, *, has_zeros: bool) -> Format:
+    """Packed integers with a scale of the model's dtype per group (AWQ, GPTQ, compressed-tensors pack-quantized)."""
+    return Format(bits=bits, scale="group", scale_bytes=0, group_size=group_size, has_zeros=has_zeros)

@@ -22,7 +22,7 @@ from planner.families.blocks import (
     vocabulary,
 )
 from planner.families.rope import inverse_frequencies, rope_cache
-from planner.inventory import Buffer, Module
+from planner.inventory import Buffer, Module, Part, Tensor
 
 Rope = Literal["cache", "inverse_frequencies", "none"]
 
@@ -161,6 +161,11 @@ def _plain_transformers(text: ConfigView, style: Style) -> Style:
     return _transformers(style)
 
 
+def _seed_oss(text: ConfigView, style: Style) -> Style:
+    bias = text.flag("attention_out_bias", default=False)
+    return _transformers(replace(style, shape=replace(style.shape, output_bias=bias)))
+
+
 def _gpt2(family: FamilyInput) -> Built:
     text = family.text
     hidden = text.integer("n_embd", "hidden_size")
@@ -188,7 +193,14 @@ def _gpt2(family: FamilyInput) -> Built:
         output="c_proj",
     )
     num_layers = text.integer("n_layer", "num_hidden_layers")
-    return build_style(style, num_layers, (None,) * num_layers)
+    built = build_style(style, num_layers, (None,) * num_layers)
+    return _with_positions(built, "transformer.wpe", text.integer("n_positions", "max_position_embeddings"), hidden)
+
+
+def _with_positions(built: Built, name: str, num_rows: int, dim: int) -> Built:
+    """Learned position embeddings, whole on every rank and every pipeline stage."""
+    table = Tensor(name=name, role="embedding", shape=(num_rows, dim))
+    return replace(built, parts=(*built.parts, Part(prefix="", stage="every", modules=(table,))))
 
 
 BUILDERS: dict[str, Builder] = {
@@ -197,6 +209,7 @@ BUILDERS: dict[str, Builder] = {
     "Qwen3ForCausalLM": _builder(_qwen3),
     "Phi3ForCausalLM": _builder(_phi3),
     "Olmo2ForCausalLM": _builder(_olmo2),
-    "SeedOssForCausalLM": _builder(_plain_transformers),
+    "SeedOssForCausalLM": _builder(_seed_oss),
+    "GPT2LMHeadModel": _gpt2,
     "SmolLM3ForCausalLM": _builder(_plain_transformers),
 }

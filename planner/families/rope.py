@@ -12,6 +12,10 @@ from planner.inventory import Buffer
 
 # `type` names of older configs and what they are called now (vLLM transformers_utils/config.py, patch_legacy_rope_type).
 _RENAMED = {"su": "longrope", "mrope": "default"}
+# DeepSeek's scaled ropes stay float32 where FlashInfer applies them (deepseek_scaling_rope.py), so on any CUDA card.
+FLASHINFER_ROPE = "rotary_cache_flashinfer"
+_DEEPSEEK_ROPES = frozenset({"deepseek_yarn", "deepseek_llama_scaling"})
+_FLASHINFER_HEAD_SIZES = frozenset({64, 128, 256, 512})
 _LARGEST_ROWS = 2**31  # a cache of more rows than any real model: such a config is nonsense
 
 
@@ -57,7 +61,9 @@ def rope_cache(
         max_position = text.integer("max_position_embeddings", default=8192)
     rows = _rows(ConfigView(rope, f"{text.path}rope_scaling."), max_position, positions_factor)
     columns = _columns(ConfigView(rope, f"{text.path}rope_scaling."), head_size)
-    return Buffer(name="rotary_cache", shape=(rows, columns), dtype=dtype, is_shared=True)
+    is_wide = str(rope["rope_type"]) in _DEEPSEEK_ROPES and head_size in _FLASHINFER_HEAD_SIZES
+    name = FLASHINFER_ROPE if is_wide else "rotary_cache"
+    return Buffer(name=name, shape=(rows, columns), dtype=dtype, is_shared=True)
 
 
 def _columns(rope: ConfigView, head_size: int) -> int:

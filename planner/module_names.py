@@ -1,0 +1,70 @@
+"""Whether a quantisation config's names, wildcards and patterns mean a module.
+
+Configs name modules as the checkpoint does, vLLM as its classes do; they differ in the leading "model." and
+"language_model." parts only, so names are compared without those.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+_LEADING = ("model.", "language_model.", "thinker.")
+_WRAPPERS = ("", "model.", "language_model.model.", "model.language_model.", "language_model.")
+
+
+@lru_cache(maxsize=65536)
+def bare(name: str) -> str:
+    """The name without leading "model." and "language_model." parts: "layers.3.mlp.down_proj"."""
+    while True:
+        for prefix in _LEADING:
+            if name.startswith(prefix):
+                name = name[len(prefix) :]
+                break
+        else:
+            return name
+
+
+@lru_cache(maxsize=16384)
+def spellings(name: str) -> tuple[str, ...]:
+    """The name as given and as either side may spell it."""
+    plain = bare(name)
+    return tuple(dict.fromkeys((name, *(wrapper + plain for wrapper in _WRAPPERS))))
+
+
+def is_named(name: str, entries: frozenset[str]) -> bool:
+    """Whether `entries`, bare names, holds the module; a layer's experts also by the name of any one of them."""
+    plain = bare(name)
+    return plain in entries
+
+
+def holds_experts(name: str, entries: Iterable[str]) -> bool:
+    """Whether an entry names a part of this module (experts are listed one by one)."""
+    plain = bare(name)
+    return any(plain in entry and "experts" in entry for entry in entries)
+
+
+def is_part(name: str, entries: Iterable[str]) -> bool:
+    """Whether any entry is a substring of the module's name."""
+    return any(entry in spelling for spelling in spellings(name) for entry in entries)
+
+
+def is_wild(name: str, entries: Iterable[str]) -> bool:
+    """Whether any shell-style entry matches the name."""
+    return any(fnmatchcase(spelling, entry) for entry in entries for spelling in spellings(name))
+
+
+@lru_cache(maxsize=4096)
+def _pattern(text: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text)
+    except re.error:
+        return None
+
+
+def is_pattern(name: str, expression: str) -> bool:
+    """Whether the regular expression matches from the name's start; a broken expression matches nothing."""
+    pattern = _pattern(expression)
+    return pattern is not None and any(pattern.match(spelling) for spelling in spellings(name))

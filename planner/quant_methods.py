@@ -1,0 +1,462 @@
+"""Quantisation methods that need little more than a list of what to leave alone: FP8, MXFP4, AWQ, GPTQ and their kin.
+
+Each `Method` answers with a `Format` for a linear, a layer's experts or the head, given their names in the checkpoint.
+Rules are those of vLLM 0.33's `get_quant_method` of the class of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from planner.facts import PlanError
+from planner.inventory import CheckpointTensor, QuantFacts
+from planner.module_names import bare, holds_experts, is_part, is_pattern
+from planner.quant_formats import PLAIN, Format, fp8, int8, integer_groups, mx, nvfp4
+
+Names = tuple[str, ...]
+Settings = Mapping[str, Any]  # parsed JSON; every read below checks its type
+_SCALAR_BYTES = 2  # made in the default dtype while loading, which is the model's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelChoice:
+    """What decides between kernels that store weights differently: the card, `--moe-backend`, the release."""
+
+    capability: tuple[int, int] | None
+    moe_backend: str | None = None
+    vllm_minor: int = 33
+
+
+def texts(settings: Settings, *keys: str) -> tuple[str, ...]:
+    """The first present of `keys` as texts; a list of lists is flattened; anything that is no text is refused."""
+    for key in keys:
+        value = settings.get(key)
+        if not value:
+            continue
+        flat = [inner for item in value for inner in (item if isinstance(item, list) else [item])]
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in flat):
+            raise _bad(key, value, "a list of module names")
+        return tuple(flat)
+    return ()
+
+
+def integer(settings: Settings, key: str, default: int) -> int:
+    """`key` as a whole number."""
+    value = settings.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 2**20:
+        raise _bad(key, value, "a whole number")
+    return value
+
+
+def _bad(key: str, value: object, allowed: str) -> PlanError:
+    field = f"quantization_config.{key}"
+    return PlanError(field, value, f"config.json: {field} is {value!r:.60}, but {allowed} is needed.")
+
+
+class Method:
+    """A method that leaves everything in the model's dtype; the others override what they quantise."""
+
+    def linear(self, names: Names) -> Format:
+        """The format of a linear, by the checkpoint names it fuses."""
+        del names
+        return PLAIN
+
+    def experts(self, names: Names) -> Format:
+        """The format of one layer's routed experts."""
+        del names
+        return PLAIN
+
+    def head(self, names: Names) -> Format:
+        """The format of the output head."""
+        del names
+        return PLAIN
+
+    def embedding(self, names: Names) -> Format:
+        """The format of the input embedding."""
+        del names
+        return PLAIN
+
+    def cache_tensors(self, *, is_mla: bool) -> tuple[int, ...]:
+        """The bytes of each scale parameter a layer's KV cache gets."""
+        del is_mla
+        return ()
+
+
+class Unquantized(Method):
+    """No quantisation."""
+
+
+class Fp8(Method):
+    """`quant_method: fp8`: static or dynamic per tensor, or in blocks (DeepSeek, Qwen)."""
+
+    def __init__(self, facts: QuantFacts, kernels: KernelChoice) -> None:
+        del kernels
+        settings = facts.settings
+        self._ignored = frozenset(bare(name) for name in texts(settings, "ignored_layers", "modules_to_not_convert"))
+        block = settings.get("weight_block_size")
+        is_static = settings.get("activation_scheme") == "static"
+        self._format = fp8("block", block=block_size(block)) if block else fp8("tensor", is_static=is_static)
+
+    def linear(self, names: Names) -> Format:
+        """FP8 unless every fused name is on the list."""
+        return PLAIN if all(bare(name) in self._ignored for name in names) else self._format
+
+    def experts(self, names: Names) -> Format:
+        """FP8 unless the list names the layer's experts."""
+        return PLAIN if any(holds_experts(name, self._ignored) for name in names) else self._format
+
+    def cache_tensors(self, *, is_mla: bool) -> tuple[int, ...]:
+        """Scales of q, k, v and probabilities; MLA layers get none from this method."""
+        return () if is_mla else (_SCALAR_BYTES,) * 4
+
+
+def block_size(value: object) -> tuple[int, int]:
+    """A `weight_block_size` as rows and columns."""
+    if (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in value)
+    ):
+        return value[0], value[1]
+    raise _bad("weight_block_size", value, "a list of two whole numbers")
+
+
+class FbgemmFp8(Method):
+    """`quant_method: fbgemm_fp8` (Llama-3.1-405B-FP8): a float32 scale per output row."""
+
+    def __init__(self, facts: QuantFacts, kernels: KernelChoice) -> None:
+        del kernels
+        self._ignored = frozenset(bare(name) for name in texts(facts.settings, "modules_to_not_convert"))
+
+    def linear(self, names: Names) -> Format:
+        """FP8 by channel unless on the list."""
+        return PLAIN if all(bare(name) in self._ignored for name in names) else fp8("channel")
+
+
+class DeepseekV4(Fp8):
+    """DeepSeek-V4: FP8 blocks for linears, MXFP4 or FP8 experts by `expert_dtype`."""
+
+    def __init__(self, facts: QuantFacts, kernels: KernelChoice) -> None:
+        super().__init__(facts, kernels)
+        expert_dtype = facts.settings.get("expert_dtype", "fp4")
+        self._experts = self._format
+        if expert_dtype == "fp4":
+            self._format = replace(self._format, scale_bytes=1)
+            self._experts = mxfp4_experts(kernels, is_gpt_oss=False)
+        if str(facts.settings.get("moe_quant_algo", "")).upper() == "NVFP4":
+            self._experts = nvfp4()
+
+    def experts(self, names: Names) -> Format:
+        """The experts' own format."""
+        del names
+        return self._experts
+
+    def cache_tensors(self, *, is_mla: bool) -> tuple[int, ...]:
+        """None: its attention is a class of its own."""
+        del is_mla
+        return ()
+
+
+def mxfp4_experts(kernels: KernelChoice, *, is_gpt_oss: bool) -> Format:
+    """MXFP4 experts as the kernel that vLLM picks pads them (fused_moe/oracle/mxfp4.py).
+
+    gpt-oss: TRT-LLM on compute capability 10, Triton on 9.0, Marlin elsewhere, 256 on AMD. Others never take Triton.
+    """
+    hidden, intermediate = _mxfp4_padding(kernels, is_gpt_oss=is_gpt_oss)
+    return mx(4, pad_hidden=hidden, pad_intermediate=intermediate)
+
+
+_PADDING_BY_BACKEND = {
+    "marlin": (256, 128),
+    "flashinfer_trtllm": (256, 128),
+    "flashinfer_cutlass": (128, 128),
+    "deep_gemm": (128, 128),
+    "triton": (1, 64),
+    "triton_unfused": (1, 64),
+    "humming": (1, 64),
+    "aiter": (256, 256),
+    "emulation": (32, 32),
+}
+
+
+def _mxfp4_padding(kernels: KernelChoice, *, is_gpt_oss: bool) -> tuple[int, int]:
+    if kernels.moe_backend in _PADDING_BY_BACKEND:
+        return _PADDING_BY_BACKEND[kernels.moe_backend]
+    if kernels.capability is None:
+        return _PADDING_BY_BACKEND["aiter"]
+    if kernels.capability[0] == 10:
+        return _PADDING_BY_BACKEND["flashinfer_trtllm"]
+    if is_gpt_oss and kernels.capability == (9, 0):
+        return _PADDING_BY_BACKEND["triton"]
+    return _PADDING_BY_BACKEND["marlin"]
+
+
+class Mxfp4(Method):
+    """`quant_method: mxfp4` (gpt-oss): only the routed experts; attention, head and embedding stay."""
+
+    def __init__(self, facts: QuantFacts, kernels: KernelChoice) -> None:
+        del facts
+        self._experts = mxfp4_experts(kernels, is_gpt_oss=True)
+
+    def experts(self, names: Names) -> Format:
+        """Always MXFP4."""
+        del names
+        return self._experts
+
+
+class Awq(Method):
+    """AWQ: packed integers with zero points in groups over the input."""
+
+    def __init__(self, facts: QuantFacts, kernels: KernelChoice) -> None:
+        del kernels
+        settings = facts.settings
+        self._ignored = texts(settings, "modules_to_not_convert")
+        self._quantises_head = settings.get("lm_head") is True
+        bits = integer(settings, "bits" if "bits" in settings else "w_bit", 4)
+        group = integer(settings, "group_size" if "group_size" in settings else "q_group_size", 128)
+        self._format = integer_groups(bits, group, has_zeros=True)
+
+    def linear(self, names: Names) -> Format:
+        """Packed unless a listed text is part of every fused name."""
+        return PLAIN if all(is_part(name, self._ignored) for name in names) else self._format
+
+    def experts(self, names: Names) -> Format:
+        """Packed unless a listed text is part of the name."""
+        return self.linear(names)
+
+    def head(self, names: Names) -> Format:
+        """Packed only where the config says so."""
+        return self.linear(names) if self._quantises_head else PLAIN
+
+
+class Gptq(Method):
+    """GPTQ: packed integers; `dynamic` patterns change or exempt modules; experts always carry zero points and biases."""
+
+    def __init__(self, facts: QuantFacts, kernels: KernelChoice) -> None:
+        self._settings = facts.settings
+        self._only = texts(facts.settings, "modules_in_block_to_quantize")
+        self._quantises_head = facts.settings.get("lm_head") is True
+        has_order = facts.settings.get("desc_act") is True and kernels.vllm_minor < 32
+        dynamic = facts.settings.get("dynamic") or {}
+        self._dynamic: Mapping[str, Any] = dynamic if isinstance(dynamic, dict) else {}
+        base = integer_groups(
+            integer(facts.settings, "bits", 4), integer(facts.settings, "group_size", 128), has_zeros=True
+        )
+        self._format = replace(base, has_order=has_order, experts_have_bias=kernels.vllm_minor >= 32)
+
+    def linear(self, names: Names) -> Format:
+        """The base format, what a `dynamic` pattern makes of it, or none."""
+        if self._only and not all(is_part(name, self._only) for name in names):
+            return PLAIN
+        for pattern, change in self._dynamic.items():
+            is_exempt = pattern.startswith("-:")
+            if not any(is_pattern(name, pattern.removeprefix("-:").removeprefix("+:")) for name in names):
+                continue
+            return PLAIN if is_exempt or not isinstance(change, dict) else self._changed(change)
+        return self._format
+
+    def _changed(self, change: Settings) -> Format:
+        bits = integer(change, "bits", int(self._format.bits))
+        return replace(self._format, bits=bits, group_size=integer(change, "group_size", self._format.group_size))
+
+    def experts(self, names: Names) -> Format:
+        """As a linear of that name."""
+        return self.linear(names)
+
+    def head(self, names: Names) -> Format:
+        """Packed only where the config says so."""
+        return self.linear(names) if self._quantises_head else PLAIN
+
+
+class AutoRound(Method):
+    """auto-round (`inc`): GPTQ- or AWQ-packed within `block_name_to_quantize`, with per-layer exceptions."""
+
+    def __init__(self, facts: QuantFacts, kernels: KernelChoice) -> None:
+        del kernels
+        settings = facts.settings
+        blocks = settings.get("block_name_to_quantize") or settings.get("to_quant_block_names") or ()
+        listed = blocks.split(",") if isinstance(blocks, str) else texts({"blocks": blocks or None}, "blocks")
+        self._blocks = tuple(bare(name.strip()) for name in listed)
+        extra = settings.get("extra_config") or {}
+        self._extra: Mapping[str, Any] = extra if isinstance(extra, dict) else {}
+        self._bits = integer(settings, "bits", 4)
+        self._group = integer(settings, "group_size", 128)
+
+    def linear(self, names: Names) -> Format:
+        """The layer's own setting, else the general one within the blocks that are quantised."""
+        change = self._exception(names)
+        is_inside = not self._blocks or any(bare(name).startswith(self._blocks) for name in names)
+        bits = integer(change, "bits", self._bits if is_inside else 16)
+        if bits >= 16:
+            return PLAIN
+        return integer_groups(bits, integer(change, "group_size", self._group), has_zeros=True)
+
+    def _exception(self, names: Names) -> Settings:
+        for key, change in self._extra.items():
+            is_regular = any(sign in key for sign in "*+?^$()[]{}|\\")
+            for name in names:
+                if bare(key) == bare(name) or (is_regular and is_pattern(name, f".*(?:{key})")):
+                    return change if isinstance(change, dict) else {}
+        return {}
+
+    def experts(self, names: Names) -> Format:
+        """As a linear of that name."""
+        return self.linear(names)
+
+
+class BitsAndBytes(Method):
+    """bitsandbytes: 4 bits with a float32 scale per 64 values, or 8 bits with a float32 scale per output."""
+
+    def __init__(self, facts: QuantFacts, kernels: KernelChoice) -> None:
+        del kernels
+        settings = facts.settings
+        self._ignored = texts(settings, "llm_int8_skip_modules")
+        self._format = int8() if settings.get("load_in_8bit") is True else nf4()
+
+    def linear(self, names: Names) -> Format:
+        """Quantised unless a listed text is part of every fused name."""
+        return PLAIN if all(is_part(name, self._ignored) for name in names) else self._format
+
+    def experts(self, names: Names) -> Format:
+        """As a linear of that name."""
+        return self.linear(names)
+
+
+def nf4() -> Format:
+    """Four-bit values with a float32 scale per 64."""
+    return Format(bits=4, scale="group", group_size=64)
+
+
+class Quark(Method):
+    """AMD Quark: one global scheme with an exclude list; per-layer schemes are refused rather than guessed."""
+
+    _BITS: ClassVar[dict[str, int]] = {"fp8_e4m3": 8, "fp4": 4, "int8": 8, "int4": 4}
+
+    def __init__(self, facts: QuantFacts, kernels: KernelChoice) -> None:
+        del kernels
+        settings = facts.settings
+        self._ignored = frozenset(bare(name) for name in texts(settings, "exclude"))
+        scheme = settings.get("global_quant_config")
+        weight = scheme.get("weight") if isinstance(scheme, dict) else None
+        if settings.get("layer_quant_config") or not isinstance(weight, dict):
+            raise _bad(
+                "global_quant_config", scheme, "one scheme for all layers (per-layer Quark schemes are not known)"
+            )
+        dtype = str(weight.get("dtype"))
+        if dtype not in self._BITS:
+            raise _bad("global_quant_config.weight.dtype", dtype, " or ".join(self._BITS))
+        self._format = _quark_format(dtype, self._BITS[dtype], weight)
+
+    def linear(self, names: Names) -> Format:
+        """Quantised unless on the list."""
+        return PLAIN if all(bare(name) in self._ignored for name in names) else self._format
+
+    def experts(self, names: Names) -> Format:
+        """Quantised unless the list names the layer's experts."""
+        return PLAIN if any(holds_experts(name, self._ignored) for name in names) else self._format
+
+    def cache_tensors(self, *, is_mla: bool) -> tuple[int, ...]:
+        """Scales of q, k, v and probabilities."""
+        return () if is_mla else (_SCALAR_BYTES,) * 4
+
+
+def _quark_format(dtype: str, bits: int, weight: Settings) -> Format:
+    if dtype == "fp4":
+        return mx(4)
+    if weight.get("qscheme") == "per_group":
+        return integer_groups(bits, integer(weight, "group_size", 128), has_zeros=False)
+    return Format(bits=bits, scale="tensor" if weight.get("qscheme") == "per_tensor" else "channel")
+
+
+class Online(Method):
+    """Weights quantised while loading a checkpoint that is not: linears and experts, never the tables."""
+
+    METHODS: ClassVar[dict[str, tuple[Format | None, Format | None]]] = {
+        "fp8": (fp8("tensor"), fp8("tensor")),
+        "fp8_per_tensor": (fp8("tensor"), fp8("tensor")),
+        "fp8_per_block": (fp8("block"), fp8("block")),
+        "fp8_per_channel": (fp8("channel"), fp8("channel")),
+        "ptpc_fp8": (fp8("channel"), fp8("channel")),
+        "mxfp8": (mx(8), mx(8)),
+        "int8_per_channel_weight_only": (None, int8()),
+        "experts_int8": (None, int8()),
+        "nvfp4_per_token": (None, nvfp4()),
+        "bitsandbytes": (nf4(), nf4()),
+    }
+
+    def __init__(self, method: str, kernels: KernelChoice) -> None:
+        del kernels
+        linear, experts = self.METHODS[method]
+        self._linear, self._experts = linear or PLAIN, experts or PLAIN
+
+    def linear(self, names: Names) -> Format:
+        """The method's format for linears."""
+        del names
+        return self._linear
+
+    def experts(self, names: Names) -> Format:
+        """The method's format for experts."""
+        del names
+        return self._experts
+
+
+class Gguf(Method):
+    """GGUF: each tensor keeps the bits it has in the file; a module's bits are those of its tensors together."""
+
+    _NAMES: ClassVar[dict[str, str]] = {
+        "q_proj": "attn_q",
+        "k_proj": "attn_k",
+        "v_proj": "attn_v",
+        "qkv_proj": "attn_qkv",
+        "o_proj": "attn_output",
+        "gate_proj": "ffn_gate",
+        "up_proj": "ffn_up",
+        "down_proj": "ffn_down",
+        "experts": "ffn_gate_exps",
+        "embed_tokens": "token_embd",
+        "lm_head": "output",
+    }
+
+    def __init__(self, facts: QuantFacts, kernels: KernelChoice) -> None:
+        del kernels
+        tensors = facts.settings.get("tensors")
+        listed = tensors if isinstance(tensors, tuple) else ()
+        self._tensors = {tensor.name: tensor for tensor in listed if isinstance(tensor, CheckpointTensor)}
+
+    def linear(self, names: Names) -> Format:
+        """The bits a value takes over all tensors the module fuses."""
+        found = [tensor for name in names if (tensor := self._tensors.get(self._file_name(name))) is not None]
+        num_values = sum(_num_values(tensor) for tensor in found)
+        if not num_values:
+            return PLAIN
+        num_bits = 8 * sum(tensor.num_bytes for tensor in found)
+        return Format(bits=Fraction(num_bits, num_values))
+
+    def _file_name(self, name: str) -> str:
+        parts = bare(name).split(".")
+        own = self._NAMES.get(parts[-1], parts[-1])
+        return f"blk.{parts[1]}.{own}.weight" if parts[0] == "layers" else f"{own}.weight"
+
+    def experts(self, names: Names) -> Format:
+        """The bits of the gate's experts, which their up and down mostly share."""
+        return self.linear(names)
+
+    def head(self, names: Names) -> Format:
+        """The bits of `output.weight`."""
+        return self.linear(names)
+
+    def embedding(self, names: Names) -> Format:
+        """The bits of `token_embd.weight`: vLLM keeps GGUF embeddings packed."""
+        return self.linear(names)
+
+
+def _num_values(tensor: CheckpointTensor) -> int:
+    count = 1
+    for size in tensor.shape:
+        count *= size
+    return count
