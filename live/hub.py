@@ -12,10 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub.hf_api import ModelInfo
-
 from live.hub_cache import FetchedModel, HubCache, default_cache_folder
-from live.hub_client import HubClient, chosen_endpoint, chosen_token
+from live.hub_client import HubClient, RepoRecord, chosen_endpoint, chosen_token
 from live.hub_errors import HubError
 from live.safetensors_headers import Progress, remote_headers
 from planner.bounded_files import LARGEST_CONFIG_BYTES, LARGEST_INDEX_BYTES, parse_object
@@ -84,10 +82,10 @@ class _Fetch:
                 return kept
         self.options.progress(0, 1, "asking the Hub")
         try:
-            info = self.client.info(revision)
+            record = self.client.record(revision)
         except HubError as error:
             return self._after_failure(error, revision)
-        return self._from_hub(info, revision)
+        return self._from_hub(record, revision)
 
     def _after_failure(self, error: HubError, revision: str | None) -> FetchedModel:
         """The kept copy when the Hub is out of reach, and says so; any answer of the Hub stands."""
@@ -98,24 +96,19 @@ class _Fetch:
                 return replace(kept, is_from_cache=True)
         raise error
 
-    def _from_hub(self, info: ModelInfo, revision: str | None) -> FetchedModel:
-        commit = info.sha
-        if not commit or not _COMMIT.fullmatch(commit):
-            raise HubError("server_error", f"{self.client.endpoint} does not answer as a Hub does; check HF_ENDPOINT.")
-        is_restricted = bool(info.gated) or bool(info.private)
-        kept = self._kept(commit)
-        if kept is not None and not is_restricted:
+    def _from_hub(self, record: RepoRecord, revision: str | None) -> FetchedModel:
+        kept = self._kept(record.commit)
+        if kept is not None and not record.is_restricted:
             return kept
-        files = frozenset(entry.rfilename for entry in info.siblings or ())
-        config_json = self._config(files, commit)  # also shows that a gated model may be read
-        model = kept if kept is not None else self._read_all(files, commit, config_json, is_restricted=is_restricted)
+        config_json = self._config(record)  # also shows that a gated model may be read
+        model = kept if kept is not None else self._read_all(record, config_json)
         self.cache.store(model, revision)
         return model
 
-    def _config(self, files: frozenset[str], commit: str) -> str:
-        if "config.json" not in files:
-            raise self._no_config(files)
-        return self._object("config.json", files, commit)[0] or ""
+    def _config(self, record: RepoRecord) -> str:
+        if "config.json" not in record.files:
+            raise self._no_config(record.files)
+        return self._object("config.json", record)[0] or ""
 
     def _no_config(self, files: frozenset[str]) -> HubError:
         model = self.client.model_id
@@ -130,35 +123,35 @@ class _Fetch:
         return HubError("no_config", f"{model} {what}.")
 
     def _object(
-        self, name: str, files: frozenset[str], commit: str, limit_bytes: int = LARGEST_CONFIG_BYTES
+        self, name: str, record: RepoRecord, limit_bytes: int = LARGEST_CONFIG_BYTES
     ) -> tuple[str | None, dict[str, Any]]:
-        if name not in files:
+        if name not in record.files:
             return None, {}
-        content = self.client.read(name, commit, limit_bytes=limit_bytes)
+        content = self.client.read(name, record.commit, limit_bytes=limit_bytes)
         try:
             return content.decode("utf-8-sig", "replace"), parse_object(content, name, "model")
         except PlanError as error:
             raise HubError("broken_config", f"{self.client.model_id}: {error.text}") from None
 
-    def _read_all(self, files: frozenset[str], commit: str, config_json: str, *, is_restricted: bool) -> FetchedModel:
-        quantization_json, _ = self._object("hf_quant_config.json", files, commit)
-        _, generation = self._object("generation_config.json", files, commit)
-        _, tokenizer = self._object("tokenizer_config.json", files, commit, LARGEST_INDEX_BYTES)
-        _, index = self._object(_INDEX, files, commit, LARGEST_INDEX_BYTES)
-        shards = self._shards(files, index)
-        tensors = self._tensors(shards, commit) if shards else None
+    def _read_all(self, record: RepoRecord, config_json: str) -> FetchedModel:
+        quantization_json, _ = self._object("hf_quant_config.json", record)
+        _, generation = self._object("generation_config.json", record)
+        _, tokenizer = self._object("tokenizer_config.json", record, LARGEST_INDEX_BYTES)
+        _, index = self._object(_INDEX, record, LARGEST_INDEX_BYTES)
+        shards = self._shards(record.files, index)
+        tensors = self._tensors(shards, record.commit) if shards else None
         total = sum(tensor.num_bytes for tensor in tensors) if tensors is not None else index_total_bytes(index)
         return FetchedModel(
             endpoint=self.client.endpoint,
             model_id=self.client.model_id,
-            commit=commit,
+            commit=record.commit,
             config_json=config_json,
             hf_quant_config_json=quantization_json,
             tokenizer_max_length=sane_length(tokenizer.get("model_max_length")),
             generation_max_length=sane_length(generation.get("max_length")),
             tensors=tensors,
             checkpoint_total_bytes=total,
-            is_restricted=is_restricted,
+            is_restricted=record.is_restricted,
         )
 
     def _shards(self, files: frozenset[str], index: dict[str, Any]) -> tuple[str, ...]:

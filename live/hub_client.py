@@ -5,15 +5,18 @@ The token goes to the endpoint only: the session drops it on a redirect to anoth
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import quote, urlsplit
 
 import httpx2  # the transport that huggingface_hub 2 itself requires
-from huggingface_hub import HfApi, constants, get_session, hf_hub_url
+from huggingface_hub import constants, get_session, hf_hub_url
 from huggingface_hub.errors import (
     DisabledRepoError,
     EntryNotFoundError,
@@ -24,7 +27,6 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.hf_api import ModelInfo
 from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented there, not re-exported for type checkers
     build_hf_headers,
     hf_raise_for_status,
@@ -32,9 +34,10 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented 
 )
 
 from live.hub_errors import HubError, HubErrorKind
-from planner.bounded_files import size_text
+from planner.bounded_files import LARGEST_INDEX_BYTES, size_text
 
-_CHUNK_BYTES = 64 * 1024
+_RECORD_NAME = "the record"
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _CONNECT_SECONDS = 10.0
 
 
@@ -58,6 +61,25 @@ def chosen_token(token: str | None = None, environment_name: str = "HF_TOKEN") -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RepoRecord:
+    """What the Hub says of a repository at one commit. `is_restricted`: gated or private."""
+
+    commit: str
+    files: frozenset[str]
+    is_restricted: bool
+
+
+def _record(values: Any) -> RepoRecord:  # parsed JSON: a wrong form is a KeyError, TypeError or ValueError
+    commit = values["sha"]
+    if not _COMMIT.fullmatch(commit):
+        raise ValueError(commit)
+    files = frozenset(str(entry["rfilename"]) for entry in values["siblings"])
+    return RepoRecord(
+        commit=commit, files=files, is_restricted=bool(values.get("gated")) or bool(values.get("private"))
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HubClient:
     """One model repository at one endpoint. `read_seconds` bounds each wait, `deadline` (a `clock` time) the whole fetch."""
 
@@ -76,25 +98,30 @@ class HubClient:
             text = f"{self.model_id[:100]!r} is no Hub id; write ORGANISATION/NAME, such as Qwen/Qwen3-8B."
             raise HubError("bad_id", text) from None
 
-    def info(self, revision: str | None) -> ModelInfo:
-        """The Hub's record of the repository at `revision`: its commit and file names."""
+    def record(self, revision: str | None) -> RepoRecord:
+        """The Hub's record of the repository at `revision`."""
+        url = f"{self.endpoint}/api/models/{self.model_id}"
+        if revision is not None:
+            url += f"/revision/{quote(revision, safe='')}"
         with self._named_errors(revision=revision):
-            api = HfApi(endpoint=self.endpoint, token=self.token or False)
-            return api.model_info(self.model_id, revision=revision, timeout=self.read_seconds)
+            return _record(json.loads(self._get(url, _RECORD_NAME, limit_bytes=LARGEST_INDEX_BYTES)))
 
     def read(self, file_name: str, commit: str, *, limit_bytes: int, span: tuple[int, int] | None = None) -> bytes:
         """A file's content, or its bytes `[first, last)` with `span`; more than `limit_bytes` is a `too_large` error."""
-        url = hf_hub_url(self.model_id, file_name, revision=commit, endpoint=self.endpoint)
-        headers = build_hf_headers(token=self.token or False)
+        with self._named_errors(file_name=file_name):
+            url = hf_hub_url(self.model_id, file_name, revision=commit, endpoint=self.endpoint)
+            return self._get(url, file_name, limit_bytes=limit_bytes, span=span)
+
+    def _get(self, url: str, name: str, *, limit_bytes: int, span: tuple[int, int] | None = None) -> bytes:
+        headers = {**build_hf_headers(token=self.token or False), "Accept-Encoding": "identity"}
         if span is not None:
             headers["Range"] = f"bytes={span[0]}-{span[1] - 1}"
-        with self._named_errors(file_name=file_name):
-            timeout = httpx2.Timeout(self.read_seconds, connect=min(self.read_seconds, _CONNECT_SECONDS))
-            with get_session().stream("GET", url, headers=headers, timeout=timeout) as response:
-                hf_raise_for_status(response)
-                skip = span[0] if span is not None and response.status_code != httpx2.codes.PARTIAL_CONTENT else 0
-                wanted = span[1] - span[0] if span is not None else None
-                return self._body(response, file_name, limit_bytes=limit_bytes, skip=skip, wanted=wanted)
+        timeout = httpx2.Timeout(self.read_seconds, connect=min(self.read_seconds, _CONNECT_SECONDS))
+        with get_session().stream("GET", url, headers=headers, timeout=timeout) as response:
+            hf_raise_for_status(response)
+            skip = span[0] if span is not None and response.status_code != httpx2.codes.PARTIAL_CONTENT else 0
+            wanted = span[1] - span[0] if span is not None else None
+            return self._body(response, name, limit_bytes=limit_bytes, skip=skip, wanted=wanted)
 
     def _body(
         self, response: httpx2.Response, file_name: str, *, limit_bytes: int, skip: int, wanted: int | None
@@ -104,7 +131,7 @@ class HubClient:
         if wanted is None and stated.isdigit() and int(stated) > limit_bytes:
             raise self._too_large(file_name, limit_bytes)
         content = bytearray()
-        for chunk in response.iter_bytes(_CHUNK_BYTES):
+        for chunk in response.iter_bytes():  # as they arrive, so that a server that drips is noticed
             content += chunk
             if self.clock() > self.deadline:
                 raise self._slow()
@@ -145,7 +172,7 @@ class HubClient:
             ) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:
             raise self._unreachable(type(error).__name__) from None
-        except (ValueError, KeyError, TypeError):  # an answer that is no record of a model
+        except (ValueError, KeyError, TypeError, RecursionError):  # an answer that is no record of a model
             text = f"{self.endpoint} does not answer as a Hub does; check HF_ENDPOINT."
             raise HubError("server_error", text) from None
 

@@ -55,7 +55,12 @@ _DEEPSEEK = (
 # llama.cpp's names (its convert scripts) to the class vLLM registers for the same checkpoint.
 _FAMILIES: dict[str, _Family] = {
     "llama": _Family(architecture="LlamaForCausalLM", model_type="llama", keys=_HEAD_DIM),
-    "mistral3": _Family(architecture="MistralForCausalLM", model_type="mistral", keys=_HEAD_DIM),
+    "mistral3": _Family(
+        architecture="MistralForCausalLM",
+        model_type="mistral",
+        keys=_HEAD_DIM,
+        fixed=(("sliding_window", None),),  # the config class's default is 4096, which none of these models has
+    ),
     "qwen2": _Family(architecture="Qwen2ForCausalLM", model_type="qwen2"),
     "qwen2moe": _Family(
         architecture="Qwen2MoeForCausalLM",

@@ -41,6 +41,7 @@ class FakeRepo:
     revisions: tuple[str, ...] = ("main",)
     faults: dict[str, Fault] = field(default_factory=dict)
     cdn: str = ""  # the address redirects go to; "" means this server
+    record: bytes | None = None  # what the API answers instead of the true record
     stated_lengths: dict[str, int] = field(default_factory=dict)
 
 
@@ -124,7 +125,8 @@ class _Answer:
         elif not self.fault(repo, ""):
             siblings = [{"rfilename": name} for name in repo.files]
             record = {"id": model_id, "sha": repo.commit, "siblings": siblings, "private": repo.private}
-            self.send(200, json.dumps({**record, "gated": "manual" if repo.gated else False}).encode())
+            body = json.dumps({**record, "gated": "manual" if repo.gated else False}).encode()
+            self.send(200, repo.record or body, stated=repo.stated_lengths.get(""), drips=repo.faults.get("") == "drip")
 
     def has_token(self) -> bool:
         return self.request.headers.get("Authorization") == f"Bearer {self.hub.opens_with}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import struct
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from planner.facts import PlanError
 from planner.model_folder import folder_documents
 from tests.fakes.hub_server import COMMIT, OPENS_GATED, FakeRepo, HubServer, running_hub, safetensors_bytes
 
+ROOT = Path(__file__).parents[2]
 MODEL = "acme/tiny"
 NOT_LET_IN = "hf_other"
 CONFIG = json.dumps({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64}).encode()
@@ -249,13 +252,18 @@ def test_slow_record_is_a_time_out(hub, options):
     assert error.kind == "slow"
 
 
-def test_file_that_drips_is_a_time_out(hub, options):
+@pytest.mark.parametrize("name", ["", "config.json", "model.safetensors"])
+def test_answer_that_drips_is_a_time_out(hub, options, name):
     started = time.monotonic()
 
-    error = failure(hub, replace(options, total_seconds=0.5), tiny(faults={"config.json": "drip"}))
+    error = failure(hub, replace(options, total_seconds=0.5), tiny(faults={name: "drip"}))
 
     assert error.kind == "slow"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 3  # the whole answer would take longer
+
+
+def test_record_stated_to_be_huge_is_refused(hub, options):
+    assert failure(hub, options, tiny(stated_lengths={"": 2**30})).kind == "too_large"
 
 
 def test_time_that_is_up_before_a_request_is_a_time_out(hub, options):
@@ -307,8 +315,21 @@ def test_failing_hub_is_a_server_error(hub, options, fault, word):
     assert word in error.text
 
 
-def test_record_without_a_commit_is_a_server_error(hub, options):
-    assert failure(hub, options, tiny(commit="../../etc")).kind == "server_error"
+@pytest.mark.parametrize(
+    "record",
+    [
+        b'{"sha": "../../etc", "siblings": []}',
+        b'{"sha": 3, "siblings": []}',
+        b'{"siblings": []}',
+        b'{"sha": "%s", "siblings": [1]}' % COMMIT.encode(),
+        b'{"sha": "%s"}' % COMMIT.encode(),
+        b"[]",
+        b"[" * 100_000,
+        b"\xff",
+    ],
+)
+def test_record_that_is_none_is_a_server_error(hub, options, record):
+    assert failure(hub, options, tiny(record=record)).kind == "server_error"
 
 
 @pytest.mark.parametrize("fault", ["truncated", "drop"])
@@ -616,3 +637,35 @@ def test_empty_folder_is_filled(hub, options, tmp_path):
     write_folder(fetch_model(MODEL, None, options), tmp_path / "out")
 
     assert folder_documents(tmp_path / "out").checkpoint_total_bytes == 76
+
+
+def test_fetch_command_shows_progress_on_a_terminal(hub, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+    hub.repos[MODEL] = tiny()
+    errors = io.StringIO()
+    errors.isatty = lambda: True
+
+    status = main(["fetch", MODEL, "--out", str(tmp_path / "out")], io.StringIO(), errors)
+
+    assert status == 0
+    assert "1/1 model.safetensors" in errors.getvalue()
+
+
+def test_file_that_the_record_names_and_the_hub_lacks_is_said(hub, options):
+    repo = tiny()
+    repo.files["config.json"] = None
+
+    error = failure(hub, options, repo)
+
+    assert error.kind == "no_config"
+
+
+def test_module_runs_as_a_command(hub, tmp_path):
+    hub.repos[MODEL] = tiny()
+    environment = {"HF_ENDPOINT": hub.endpoint, "KVSCOPE_CACHE": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+
+    command = [sys.executable, "-m", "live", "fetch", MODEL, "--out", str(tmp_path / "out"), "--config-only"]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out" / "config.json").read_bytes() == CONFIG
