@@ -50,12 +50,20 @@ def with_defaults(config: Mapping[str, Any], model_type: str | None = None, *, d
     for key, part_type in entry.get("parts", {}).items():
         part = values.get(key)
         if part is None:
-            part = {}
+            part = _flat_part(config, key)
         if isinstance(part, dict) and depth < _DEEPEST:
             values[key] = with_defaults(part, part_type, depth=depth + 1)
     if depth > 0 and isinstance(known, str):
         values.setdefault("model_type", known)
     return values
+
+
+def _flat_part(config: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """A part the config does not nest: an older multimodal config (Qwen2-VL) keeps its language model's keys at the root."""
+    if key != "text_config" or "num_hidden_layers" not in config:
+        return {}
+    apart = {"architectures", "model_type", "vision_config", "audio_config", "quantization_config"}
+    return {name: value for name, value in config.items() if name not in apart}
 
 
 def _drop_essentials(values: dict[str, Any], config: Mapping[str, Any], names: Mapping[str, str]) -> None:

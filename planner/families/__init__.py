@@ -65,6 +65,7 @@ _MODULES = (
     "nemotron_h",
     "pure_mamba",
     "multimodal",
+    "audio_models",
     "encoder_decoder",
     "nas",
 )

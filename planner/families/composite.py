@@ -50,6 +50,7 @@ _TEXT_CLASSES = {
     "qwen3_vl_text": "Qwen3ForCausalLM",
     "smollm3": "SmolLM3ForCausalLM",
 }
+_TIES_BY_TEXT = ("Llava", "Qwen2VL", "Qwen2_5_VL")
 # Since 0.33 the V2 runner builds encoders on the first pipeline stage only; before, every stage built them.
 _FIRST_MINOR_WITH_TOWER_ON_FIRST_STAGE = 33
 
@@ -93,7 +94,7 @@ def text_class(text: ConfigView, default: str | None = None) -> str:
 
 def text_model(given: FamilyInput, *, architecture: str | None = None, text: ConfigView | None = None) -> Built:
     """The language model of a multimodal config, named as a text model of its own would be."""
-    view = given.text if text is None else text
+    view = _with_own_tie(given, given.text if text is None else text)
     name = architecture or text_class(view)
     builder = builder_for(name)
     if builder is None:
@@ -101,6 +102,18 @@ def text_model(given: FamilyInput, *, architecture: str | None = None, text: Con
             "architectures", name, f"The language model {name} is not known; its text part cannot be sized."
         )
     return builder(replace(given, architecture=name, text=view))
+
+
+def _with_own_tie(given: FamilyInput, text: ConfigView) -> ConfigView:
+    """The text config told whether the tables are tied: the root says so (vLLM config/vllm.py, with_hf_config), where it can.
+
+    Classes from before that rule stored it in the text config, which still counts for them.
+    """
+    is_tied = text.flag("tie_word_embeddings", False)
+    if given.root.has("tie_word_embeddings"):
+        from_root = given.root.flag("tie_word_embeddings", False)
+        is_tied = from_root or (is_tied and given.architecture.startswith(_TIES_BY_TEXT))
+    return ConfigView({**text.values, "tie_word_embeddings": is_tied}, text.path)
 
 
 def renamed(built: Built, old: str, new: str) -> Built:

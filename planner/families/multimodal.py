@@ -28,7 +28,6 @@ from planner.families.vision_towers import (
     patch_count,
     pixtral_tower,
     plain_linear,
-    siglip_head,
     siglip_tower,
     vision_tensor,
 )
@@ -115,7 +114,7 @@ def _llava_tower(given: FamilyInput, vision: ConfigView) -> tuple[Module, ...]:
     if kind == "clip_vision_model":
         return clip_tower(vision, layers)
     if kind == "siglip_vision_model":
-        return (*siglip_tower(vision, layers), *siglip_head(vision))
+        return siglip_tower(vision, layers)
     if kind == "pixtral":
         return pixtral_tower(vision, layers)
     raise PlanError(
@@ -230,10 +229,7 @@ def build_idefics3(given: FamilyInput) -> Built:
             modalities=("image",),
         ),
     ]
-    text_view = ConfigView(
-        {**given.text.values, "tie_word_embeddings": given.root.flag("tie_word_embeddings", False)}, given.text.path
-    )
-    language = text_model(given, architecture="LlamaForCausalLM", text=text_view)
+    language = text_model(given, architecture="LlamaForCausalLM")
     return assemble(given, renamed(language, "model.", "model.text_model."), towers)
 
 
@@ -296,7 +292,7 @@ def build_kimi_vl(given: FamilyInput) -> Built:
         patch_tokens_per_item=patches,
         output_tokens_per_item=patches // merge,
     )
-    projector = (
+    projector: tuple[Module, ...] = (
         *norm("pre_norm", hidden, has_bias=True),
         replicated_linear("linear_1", width, width, role="projector", has_bias=True),
         replicated_linear("linear_2", width, text, role="projector", has_bias=True),
@@ -343,7 +339,7 @@ def build_llama4(given: FamilyInput) -> Built:
     positions = patch_count(vision) + 1
     inner, out = vision.integer("projector_input_dim"), vision.integer("projector_output_dim")
     has_bias = vision.flag("multi_modal_projector_bias", False)
-    modules = (
+    modules: tuple[Module, ...] = (
         column_linear(
             "patch_embedding.linear", vision.integer("num_channels", default=3) * patch**2, hidden, role="vision"
         ),
@@ -358,7 +354,7 @@ def build_llama4(given: FamilyInput) -> Built:
         ),
         row_linear("vision_adapter.mlp.fc2", inner, out, role="projector", has_bias=has_bias),
     )
-    link = (column_linear("linear_1", vision.integer("vision_output_dim"), text, role="projector"),)
+    link: tuple[Module, ...] = (column_linear("linear_1", vision.integer("vision_output_dim"), text, role="projector"),)
     tokens = int(patch_count(vision) * vision.number("pixel_shuffle_ratio", 0.5) ** 2)
     towers = [
         Tower(prefix="vision_model", modules=modules, modalities=("image",), facts=_fixed_size_facts(vision, tokens)),

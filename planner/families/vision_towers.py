@@ -177,21 +177,6 @@ def siglip_tower(
     )
 
 
-def siglip_head(view: ConfigView) -> tuple[Module, ...]:
-    """SigLIP's pooling head, built where `vision_use_head` is not false."""
-    hidden, wide = view.integer("hidden_size"), view.integer("intermediate_size")
-    if not view.flag("vision_use_head", True):
-        return ()
-    return (
-        vision_tensor("head.probe", hidden),
-        vision_tensor("head.attention.in_proj", 3 * hidden, hidden + 1),
-        *plain_linear("head.attention.out_proj", hidden, hidden, role="vision"),
-        *norm("head.layernorm", hidden, has_bias=True),
-        column_linear("head.mlp.fc1", hidden, wide, role="vision", has_bias=True),
-        row_linear("head.mlp.fc2", wide, hidden, role="vision", has_bias=True),
-    )
-
-
 def pixtral_tower(view: ConfigView, feature_layers: object = None) -> tuple[Module, ...]:
     """Pixtral's vision transformer in its Hugging Face form."""
     hidden, heads = view.integer("hidden_size"), view.integer("num_attention_heads")
