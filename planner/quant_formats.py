@@ -6,8 +6,9 @@ its scales by tensor, channel, block or group, zero points, and the scalars besi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import gcd
 from typing import Literal
 
 from planner.sharding import LocalExperts, LocalLinear
@@ -28,6 +29,7 @@ DTYPE_BYTES = {
     "bool": 1,
 }
 _FLOAT32_BYTES = 4
+_FINEST_BLOCK = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,10 @@ def expert_tensors(form: Format, shape: LocalExperts, dtype_bytes: int) -> tuple
     biases = biases if shape.has_bias or form.experts_have_bias else []
     if not form.bits:
         return (num * fused * width * hidden * dtype_bytes, num * hidden * width * dtype_bytes, *biases)
+    if form.scale == "block":
+        form = replace(
+            form, block=_expert_block(form.block, width, hidden, is_cut=width != shape.full_intermediate_size)
+        )
     tensors: list[int] = []
     for rows, columns, projections in ((fused * width, hidden, fused), (hidden, width, 1)):
         tensors.append(_packed_bytes(num * rows * columns, form))
@@ -117,6 +123,15 @@ def expert_tensors(form: Format, shape: LocalExperts, dtype_bytes: int) -> tuple
             tensors += _scales(form, num, rows, columns, projections, dtype_bytes)
     tensors += _moe_scalars(form, num, fused)
     return (*tensors, *biases)
+
+
+def _expert_block(block: tuple[int, int], width: int, hidden: int, *, is_cut: bool) -> tuple[int, int]:
+    """The scale blocks of experts: finer ones where a cut expert does not hold whole ones (refine_fp8_moe_block_shape)."""
+    rows, columns = block
+    if width % rows == 0 and not (is_cut and width % columns):
+        return block
+    finer = gcd(rows, columns, width, hidden)
+    return (finer, finer) if finer >= _FINEST_BLOCK else block
 
 
 def _moe_scalars(form: Format, num: int, fused: int) -> list[int]:
