@@ -103,7 +103,8 @@ def _sampler_stage(model: ModelFacts, resolved: Resolved, encoder: EncoderPeak |
     best, low, high = sampler_bytes_per_logit(resolved)
     row_bytes = rows * model.hidden_size * dtype_bytes(resolved)
     kept = encoder.kept_bytes if encoder is not None else 0
-    fixed = _token_bytes(model, resolved) + 2 * row_bytes + kept + workspace_bytes(model, resolved)
+    copies = 3 if resolved.pp > 1 else 1  # a later stage was handed hidden states and residual besides
+    fixed = copies * _token_bytes(model, resolved) + 2 * row_bytes + kept + workspace_bytes(model, resolved)
     return Stage(
         name="sampler",
         best_bytes=int(logits * best) + fixed,

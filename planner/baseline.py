@@ -34,10 +34,10 @@ def context(resolved: Resolved) -> Estimate:
 
 def _row(resolved: Resolved) -> tuple[int, int, int]:
     gpu = resolved.gpu
-    if gpu.is_unified_memory:
-        return _UNIFIED_MEMORY
     if gpu.vendor == "AMD":
         return _AMD_CARD
+    if gpu.is_unified_memory:
+        return _UNIFIED_MEMORY
     if gpu.vendor != "NVIDIA":
         return _OTHER_VENDOR
     if resolved.tp * resolved.pp == 1:

@@ -285,8 +285,8 @@ def _default_prefix_caching(question: _Question, *, has_state: bool) -> tuple[bo
         return False, "encoder-decoder models do not cache prefixes"
     if is_attention_free(model):
         return False, "models without attention do not cache prefixes by default"
-    if has_state and version < (0, 26, 0):
-        return False, "off by default for models with recurrent state before 0.26"
+    if has_state and (version < (0, 26, 0) or (0, 27, 0) <= version < (0, 29, 0)):
+        return False, "off by default for models with recurrent state before 0.26 and in 0.27 and 0.28"
     return True, "on by default for generation"
 
 

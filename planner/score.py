@@ -152,10 +152,17 @@ def _try(row: TruthRow, documents: ModelDocuments, version: str) -> Scored:
         comparisons=_comparisons(row, answer),
         total_gib=answer.gpu_total.best_bytes / GIB,
         predicted_start=answer.will_start,
-        logged_start=None if row.is_other_failure else not row.is_memory_failure,
+        logged_start=_logged_start(row),
         is_pool_given=request.flags.kv_cache_memory_bytes is not None,
         plan_reason=answer.reason,
     )
+
+
+def _logged_start(row: TruthRow) -> bool | None:
+    """Whether the engine started; None for another failure, or where a start's length is not on record."""
+    if row.is_other_failure or (row.integer("max_model_len") is None and not row.is_memory_failure):
+        return None
+    return not row.is_memory_failure
 
 
 def _unpredicted(row: TruthRow, reason: str | None) -> Scored:

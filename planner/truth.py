@@ -23,7 +23,8 @@ from planner.wrapped_config import wrapped_documents
 CONFIGS = Path(__file__).parent / "data" / "truth" / "configs"
 MEMORY_FAILURES = ("max_model_len does not fit", "no memory for cache blocks", "free memory below requested")
 
-_LARGEST_CONTEXT_GIB = 2.0  # CUDA context and communicator: 0.1 to 2.0 GiB in logs
+# CUDA context and communicator: 0.1 to 2.0 GiB in logs, and a tenth of a unified memory is the system's.
+_LARGEST_CONTEXT_GIB, _LARGEST_CONTEXT_SHARE = 2.0, 0.1
 # Names that logs give a chip: unified memory of 120 GiB is a GB10's.
 _CHIPS = {"unified": "DGX Spark (GB10)", "gb10": "DGX Spark (GB10)", "gfx1151": "Ryzen AI MAX+ 395 (Strix Halo)"}
 # CUDA totals of card sizes that people name without the card ("24 GB GPU"): the middle of what cards of that size report.
@@ -182,7 +183,9 @@ def _held_by_others(row: TruthRow, total_bytes: int | None) -> int:
     free = row.number("free_at_start_gib")
     if free is None or total_bytes is None:
         return 0
-    return max(0, total_bytes - round((free + _LARGEST_CONTEXT_GIB) * GIB))
+    lost_bytes = total_bytes - round(free * GIB)
+    allowance_bytes = round(_LARGEST_CONTEXT_GIB * GIB + _LARGEST_CONTEXT_SHARE * total_bytes)
+    return lost_bytes if lost_bytes > allowance_bytes else 0
 
 
 def with_length(documents: ModelDocuments, length_tokens: int) -> ModelDocuments:

@@ -54,6 +54,12 @@ def test_the_first_stage_holds_a_second_embedding_while_compiling() -> None:
     assert overhead.activation(model, resolved, 0).best_bytes / GIB == pytest.approx(1.10, abs=0.01)
 
 
+def test_the_last_stage_samples_beside_what_it_was_handed() -> None:
+    model, resolved = _case("meta-llama/Llama-3.1-8B-Instruct", "0.19.0", pipeline_parallel_size=2)
+
+    assert overhead.activation(model, resolved, 1).best_bytes / GIB == pytest.approx(2.01, abs=0.01)
+
+
 def test_float32_logits_cost_four_copies() -> None:
     _, resolved = _case("meta-llama/Llama-3.1-8B-Instruct", "0.19.0", dtype="float32")
 

@@ -85,7 +85,7 @@ def test_the_engine_line_names_the_model_runner() -> None:
 def test_memory_lost_to_others_is_what_free_memory_lacks() -> None:
     row = _row(gpu_mem_gib_total=63.63, free_at_start_gib=6.56)
 
-    assert request_for(row, _DOCUMENTS, "0.29.0").other_processes_bytes == round(63.63 * GIB) - round(8.56 * GIB)
+    assert request_for(row, _DOCUMENTS, "0.29.0").other_processes_bytes == round(63.63 * GIB) - round(6.56 * GIB)
 
 
 def test_a_remark_in_brackets_does_not_hide_the_model() -> None:
