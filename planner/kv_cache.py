@@ -16,7 +16,7 @@ from planner.answer import KvGroup, KvPool
 from planner.defaults import Resolved
 from planner.facts import Finding
 from planner.inventory import ModelFacts
-from planner.kv_groups import CacheGroup, PlacedSpec, bytes_per_block, group_layers
+from planner.kv_groups import CacheGroup, PlacedSpec, bytes_per_block, count_by_stage, group_layers
 from planner.kv_rules import KvRules, rules_of
 from planner.kv_specs import model_caches
 from planner.layer_specs import FullSpec, LayerSpec, MambaSpec, RingSpec, Serving, SlidingMlaSpec, kind_of
@@ -132,10 +132,11 @@ def layout_of(layers: tuple[PlacedSpec, ...], options: PoolOptions, findings: tu
 
 
 def _layers_by_stage(layers: tuple[PlacedSpec, ...], num_stages: int) -> tuple[tuple[tuple[LayerSpec, int], ...], ...]:
-    counts: list[dict[LayerSpec, int]] = [{} for _ in range(num_stages)]
-    for spec, stage in layers:
-        counts[stage][spec] = counts[stage].get(spec, 0) + 1
-    return tuple(tuple(stage.items()) for stage in counts)
+    counts = count_by_stage(layers, num_stages)
+    return tuple(
+        tuple((spec, numbers[stage]) for spec, numbers in counts.items() if numbers[stage])
+        for stage in range(num_stages)
+    )
 
 
 def _shown_block(groups: tuple[CacheGroup, ...]) -> int:
@@ -234,6 +235,8 @@ def _capacity(layout: KvLayout, available_bytes_per_rank: tuple[int, ...]) -> _C
 
 def _longest(fits: Callable[[int], bool], upper_tokens: int) -> int:
     """The largest length up to `upper_tokens` that fits, by vLLM's binary search; 0 if one token does not."""
+    if fits(upper_tokens):
+        return upper_tokens
     if not fits(1):
         return 0
     low, high, longest = 1, upper_tokens, 1
@@ -246,6 +249,20 @@ def _longest(fits: Callable[[int], bool], upper_tokens: int) -> int:
     return longest
 
 
+def _room_in(layout: KvLayout, capacity: _Capacity) -> Callable[[int], bool]:
+    """The question whether one request of a length fits, as the release's start-up check asks it."""
+    rules = layout.options.rules
+    if rules.is_v0:
+        return lambda length_tokens: length_tokens <= capacity.num_blocks * layout.block_size
+    pairs = tuple(zip(capacity.stages, capacity.check_bytes, strict=True))
+    if any(check <= 0 for _, check in pairs):
+        return lambda _: False
+    if rules.needs_layer_by_layer:
+        return lambda length_tokens: all(needed_bytes(layout, stage, length_tokens) <= check for stage, check in pairs)
+    most_blocks = min((check // layout.bytes_per_block[stage] for stage, check in pairs), default=0)
+    return lambda length_tokens: not pairs or blocks_per_request(layout, length_tokens) <= most_blocks
+
+
 def plan_pool(layout: KvLayout, available_bytes_per_rank: tuple[int, ...], max_model_len: int | None = None) -> KvPool:
     """The pool for `available_bytes_per_rank` (one per pipeline stage): what vLLM's start-up log would print."""
     options = layout.options
@@ -254,12 +271,7 @@ def plan_pool(layout: KvLayout, available_bytes_per_rank: tuple[int, ...], max_m
         return _empty_pool(layout, length)
     capacity = _capacity(layout, available_bytes_per_rank)
 
-    def has_room(length_tokens: int) -> bool:
-        if options.rules.is_v0:
-            return length_tokens <= capacity.num_blocks * layout.block_size
-        pairs = zip(capacity.stages, capacity.check_bytes, strict=True)
-        return all(check > 0 and needed_bytes(layout, stage, length_tokens) <= check for stage, check in pairs)
-
+    has_room = _room_in(layout, capacity)
     fits = has_room(length)
     longest = _longest(has_room, max(length, options.longest_model_len) if fits else length)
     if options.is_auto_length and not fits and longest > 0:

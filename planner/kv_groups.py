@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from planner.facts import Finding
@@ -77,9 +78,9 @@ def group_layers(
     findings: list[Finding] = []
     if not (is_hybrid_manager_enabled and rules.can_group):
         promoted = _promote_windows(layers)
-        findings += [_PROMOTED] if promoted != layers else []
+        findings += [_PROMOTED] if promoted is not layers else []
         layers = promoted
-    distinct = list(dict.fromkeys(spec for spec, _ in layers))
+    distinct = _distinct(layers)
     if can_merge(distinct):
         return Grouping(groups=(_group(layers, num_stages),), findings=tuple(findings))
     if has_one_type(distinct):
@@ -93,7 +94,7 @@ def group_layers(
             return Grouping(groups=(_group(fallback, num_stages, is_mixed=True),), findings=(*findings, _FULL_FALLBACK))
         unified = _padded_to_largest(distinct)
         findings.append(_CANNOT_UNIFY)
-    layers = tuple((unified[spec], stage) for spec, stage in layers)
+    layers = _mapped(layers, unified)
     return Grouping(groups=_equal_page_groups(layers, num_stages, rules), findings=tuple(findings))
 
 
@@ -115,10 +116,30 @@ _CANNOT_UNIFY = Finding(
 )
 
 
-def _group(layers: tuple[PlacedSpec, ...] | list[PlacedSpec], num_stages: int, *, is_mixed: bool = False) -> CacheGroup:
-    counts: dict[LayerSpec, list[int]] = {}
+def count_by_stage(layers: Iterable[PlacedSpec], num_stages: int) -> dict[LayerSpec, list[int]]:
+    """The layers of each distinct spec on each stage, specs in the order in which they are met."""
+    by_object: dict[int, tuple[LayerSpec, list[int]]] = {}
     for spec, stage in layers:
-        counts.setdefault(spec, [0] * num_stages)[stage] += 1
+        by_object.setdefault(id(spec), (spec, [0] * num_stages))[1][stage] += 1
+    counts: dict[LayerSpec, list[int]] = {}
+    for spec, numbers in by_object.values():
+        known = counts.setdefault(spec, [0] * num_stages)
+        for stage, number in enumerate(numbers):
+            known[stage] += number
+    return counts
+
+
+def _distinct(layers: tuple[PlacedSpec, ...]) -> list[LayerSpec]:
+    return list(dict.fromkeys({id(spec): spec for spec, _ in layers}.values()))
+
+
+def _mapped(layers: tuple[PlacedSpec, ...], new: dict[LayerSpec, LayerSpec]) -> tuple[PlacedSpec, ...]:
+    by_object = {id(spec): new[spec] for spec in {id(spec): spec for spec, _ in layers}.values()}
+    return tuple((by_object[id(spec)], stage) for spec, stage in layers)
+
+
+def _group(layers: tuple[PlacedSpec, ...] | list[PlacedSpec], num_stages: int, *, is_mixed: bool = False) -> CacheGroup:
+    counts = count_by_stage(layers, num_stages)
     return CacheGroup(members=tuple((spec, tuple(number)) for spec, number in counts.items()), is_mixed=is_mixed)
 
 
@@ -145,13 +166,13 @@ def _to_full(spec: LayerSpec, block_size: int) -> LayerSpec:
 
 
 def _promote_windows(layers: tuple[PlacedSpec, ...]) -> tuple[PlacedSpec, ...]:
-    distinct = list(dict.fromkeys(spec for spec, _ in layers))
+    distinct = _distinct(layers)
     full_sizes = {spec.block_size for spec in distinct if isinstance(spec, FullSpec)}
     if not full_sizes or can_merge(distinct) or has_one_type(distinct):
         return layers
     block_size = next(iter(full_sizes)) if len(full_sizes) == 1 else None
     promoted = {spec: _to_full(spec, block_size or spec.block_size) for spec in distinct}
-    return tuple((promoted[spec], stage) for spec, stage in layers)
+    return _mapped(layers, promoted)
 
 
 def _full_allocation_fallback(layers: tuple[PlacedSpec, ...]) -> tuple[PlacedSpec, ...] | None:
@@ -189,9 +210,12 @@ def _padded_to_largest(distinct: list[LayerSpec]) -> dict[LayerSpec, LayerSpec]:
 
 
 def _mergeable_buckets(layers: tuple[PlacedSpec, ...]) -> list[list[PlacedSpec]]:
-    by_spec: dict[LayerSpec, list[PlacedSpec]] = {}
+    by_object: dict[int, list[PlacedSpec]] = {}
     for placed in layers:
-        by_spec.setdefault(placed[0], []).append(placed)
+        by_object.setdefault(id(placed[0]), []).append(placed)
+    by_spec: dict[LayerSpec, list[PlacedSpec]] = {}
+    for placed_layers in by_object.values():
+        by_spec.setdefault(placed_layers[0][0], []).extend(placed_layers)
     buckets: list[list[PlacedSpec]] = []
     specs_of: list[list[LayerSpec]] = []
     for spec, placed_layers in by_spec.items():
