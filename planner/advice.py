@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from planner.answer import Advice, Plan
 from planner.facts import PlanError
@@ -45,7 +46,8 @@ def advise(failing: Plan, model: ModelFacts, plan: Planner) -> tuple[Advice, ...
 
 
 def _try(request: PlanRequest, attempt: _Attempt, model: ModelFacts, plan: Planner) -> Plan | None:
-    flags = replace(request.flags, **{attempt.flag: attempt.value})
+    change: dict[str, Any] = {attempt.flag: attempt.value}  # Any: the value fits its flag by construction
+    flags = replace(request.flags, **change)
     try:
         return plan(replace(request, flags=flags), model)
     except PlanError:  # the change itself is not allowed for this model: no advice

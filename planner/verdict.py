@@ -115,7 +115,7 @@ def _pool_too_small(resolved: Resolved, pools: Pools) -> Verdict | None:
     _, pool, pool_high = pools
     if pool.fits:
         return None
-    findings = ()
+    findings: tuple[Finding, ...] = ()
     if pool_high.fits:
         findings = (
             Finding(
