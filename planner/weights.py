@@ -45,6 +45,7 @@ class _Question:
     dtype: str
     method: str | None
     kernels: KernelChoice
+    has_custom_ops: bool  # eager mode runs vLLM's own operators; under torch.compile they are off
     lora: LoraShape | None
     has_encoders: bool
     has_draft: bool
@@ -97,6 +98,7 @@ def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
             moe_backend=flags.moe_backend,
             vllm_minor=resolved.version.minor,
         ),
+        has_custom_ops=flags.enforce_eager and resolved.gpu.capability is not None,
         lora=LoraShape.of(flags),
         has_encoders=not flags.language_model_only,
         has_draft=speculative is not None and speculative.method.endswith("mtp"),
@@ -284,6 +286,6 @@ def _tensors(module: Module, form: Format, question: _Question) -> Tensors:
         case Tensor():
             return (local_tensor_size(module, split.tp) * width,)
         case Buffer():
-            if module.name == FLASHINFER_ROPE and question.kernels.capability is not None:
+            if module.name.startswith(FLASHINFER_ROPE) and question.has_custom_ops:
                 width = DTYPE_BYTES["float32"]
             return (local_buffer_size(module, split.tp) * width,)

@@ -91,7 +91,7 @@ def mla_rotary(text: ConfigView, *, has_indexer: bool = False) -> tuple[Buffer, 
     cache = rope_cache(text, text.integer("qk_rope_head_dim"), settings=settings)
     if not has_indexer or text.flag("indexer_rope_interleave", default=False):
         return (cache,)
-    return cache, replace(cache, name="indexer_rotary_cache")
+    return cache, replace(cache, name=f"{cache.name}_indexer")
 
 
 def _indexed_layers(text: ConfigView) -> Callable[[int], bool]:

@@ -12,7 +12,8 @@ from planner.inventory import Buffer
 
 # `type` names of older configs and what they are called now (vLLM transformers_utils/config.py, patch_legacy_rope_type).
 _RENAMED = {"su": "longrope", "mrope": "default"}
-# DeepSeek's scaled ropes stay float32 where FlashInfer applies them (deepseek_scaling_rope.py), so on any CUDA card.
+# DeepSeek's scaled ropes stay float32 where FlashInfer applies them (deepseek_scaling_rope.py): on CUDA, in eager mode,
+# since torch.compile turns custom operators off (config/vllm.py: custom_ops "none" with inductor).
 FLASHINFER_ROPE = "rotary_cache_flashinfer"
 _DEEPSEEK_ROPES = frozenset({"deepseek_yarn", "deepseek_llama_scaling"})
 _FLASHINFER_HEAD_SIZES = frozenset({64, 128, 256, 512})
