@@ -235,14 +235,18 @@ def _spread(best: int, low: int, high: int, kind: str, note: str) -> Estimate:
 # -- names ------------------------------------------------------------------------------------------------------------
 
 _VENDOR_WORDS = frozenset(
-    ["nvidia", "amd", "intel", "geforce", "tesla", "instinct", "radeon", "graphics", "generation", "gpu", "edition"]
-    + ["jetson", "r", "tm", "ai", "pro", "the", "accelerator", "card", "device", "data", "center"]
-)
+    [
+        "nvidia", "amd", "intel", "geforce", "tesla", "instinct", "radeon", "graphics", "generation", "gpu", "edition",
+        "jetson", "r", "tm", "ai", "pro", "the", "accelerator", "card", "device", "data", "center",
+    ]
+)  # fmt: skip
 # A word that makes another product of the same number: it must be in the card's own name.
 _PRODUCT_WORDS = frozenset(
-    ["laptop", "mobile", "ti", "super", "d", "q", "max", "nvl", "pcie", "sxm", "server", "workstation", "ada", "pro"]
-    + ["nano", "nx", "vgpu", "mig"]
-)
+    [
+        "laptop", "mobile", "ti", "super", "d", "q", "max", "nvl", "pcie", "sxm", "server", "workstation", "ada", "pro",
+        "nano", "nx", "vgpu", "mig",
+    ]
+)  # fmt: skip
 
 
 @lru_cache(maxsize=512)

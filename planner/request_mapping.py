@@ -126,6 +126,7 @@ FLAG_READERS: dict[str, Reader] = {
     "mamba_cache_mode": read_text,
     "performance_mode": read_text,
     "attention_backend": read_text,
+    "moe_backend": read_text,
     "disable_sliding_window": read_flag,
 }
 
