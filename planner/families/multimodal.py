@@ -197,7 +197,7 @@ def build_paligemma(given: FamilyInput) -> Built:
     """PaliGemma: SigLIP, one linear, Gemma or Gemma 2."""
     vision = part_of(given, "vision_config")
     size = vision.integer("projection_dim", default=given.text.integer("hidden_size"))
-    projector = (column_linear("linear", vision.integer("hidden_size"), size, role="projector", has_bias=True),)
+    projector = plain_linear("linear", vision.integer("hidden_size"), size)
     towers = [
         Tower(
             prefix="vision_tower.vision_model",
@@ -271,6 +271,12 @@ def build_internvl_hf(given: FamilyInput) -> Built:
 # Kimi-VL and Kimi-K2.5: MoonViT and a DeepSeek-V3 language model.
 
 
+def _frame_positions(vision: ConfigView, width: int) -> tuple[Buffer, ...]:
+    """The float32 table of positions in time that Kimi-K2.5's tower keeps for its video frames."""
+    frames = vision.integer("init_pos_emb_time", default=4)
+    return (Buffer(name="patch_embed.pos_emb.time_weight", shape=(frames, width), dtype="float32"),)
+
+
 def build_kimi_vl(given: FamilyInput) -> Built:
     """Kimi-VL, and Kimi-K2.5, whose tower is whole on every rank where TP does not divide its heads."""
     vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
@@ -300,7 +306,7 @@ def build_kimi_vl(given: FamilyInput) -> Built:
     towers = [
         Tower(
             prefix="vision_tower",
-            modules=moonvit_tower(vision),
+            modules=(*moonvit_tower(vision), *(_frame_positions(vision, hidden) if is_k25 else ())),
             modalities=modalities,
             facts=facts,
             whole_unless_divides=heads if is_k25 else None,
