@@ -9,6 +9,8 @@ from planner.defaults import Resolved
 from planner.inventory import EncoderFacts, ModelFacts
 from planner.units import GIB
 
+_LONG_VIDEO = frozenset({"Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"})
+_MOST_FRAME_PAIRS = 7  # 14 frames, two to a temporal patch
 _VALUE_BYTES = 2  # encoders run in the model's dtype, bf16 or fp16
 _PATCH_PIXELS = 14 * 14 * 3  # when the config does not say
 
@@ -31,22 +33,40 @@ def encoder_peak(model: ModelFacts, resolved: Resolved) -> EncoderPeak | None:
     encoder = _largest(model, resolved)
     if encoder is None:
         return None
-    item_tokens = max(1, encoder.output_tokens_per_item)
+    frames = _video_frame_pairs(model, resolved, encoder)
+    item_tokens = max(1, encoder.output_tokens_per_item) * frames
     budget = max(resolved.max_num_batched_tokens, item_tokens)
     items = max(1, min(budget // item_tokens, resolved.max_num_seqs * _limit(resolved, encoder.modality)))
-    patches = items * encoder.patch_tokens_per_item
+    patches = items * encoder.patch_tokens_per_item * frames
     pixels = patches * _values_per_patch(model) * _VALUE_BYTES
     outputs = items * item_tokens * model.hidden_size * _VALUE_BYTES
-    per_patch = encoder.intermediate_size * 2 + constants.ENCODER_RESIDUAL_COPIES * encoder.hidden_size
-    if _is_gated(model):
-        per_patch += encoder.intermediate_size
+    per_patch = _values_per_running_patch(model, encoder)
     running = int(patches * per_patch * _VALUE_BYTES)
     return EncoderPeak(
         peak_bytes=running + pixels + outputs,
         kept_bytes=pixels + outputs,
-        formula=f"{items} {encoder.modality} items x {encoder.patch_tokens_per_item:,} patches x {per_patch:,.0f} x "
+        formula=f"{items} {'video' if frames > 1 else encoder.modality} items, {patches:,} patches x {per_patch:,.0f} x "
         f"{_VALUE_BYTES} B + {(pixels + outputs) / GIB:.2f} GiB of pixels and embeddings",
     )
+
+
+def _values_per_running_patch(model: ModelFacts, encoder: EncoderFacts) -> float:
+    """Values per patch alive in the widest layer: both sides of the MLP's activation and the residual stream."""
+    if _is_gated(model):
+        return 3 * encoder.intermediate_size + constants.GATED_ENCODER_RESIDUAL_COPIES * encoder.hidden_size
+    return 2 * encoder.intermediate_size + constants.ENCODER_RESIDUAL_COPIES * encoder.hidden_size
+
+
+def _video_frame_pairs(model: ModelFacts, resolved: Resolved, encoder: EncoderFacts) -> int:
+    """Frame pairs of the dummy video, each as large as the largest image; 1 where an image is profiled.
+
+    Qwen2-VL's rule: as many as `max_model_len` holds, at most 14 frames (models/qwen2_vl.py). Qwen3-VL's videos are
+    never larger than its images.
+    """
+    if model.architecture not in _LONG_VIDEO or encoder.modality != "image" or _limit(resolved, "video") == 0:
+        return 1
+    longest = resolved.max_model_len // max(1, encoder.output_tokens_per_item)
+    return max(1, min(_MOST_FRAME_PAIRS, longest))
 
 
 def _largest(model: ModelFacts, resolved: Resolved) -> EncoderFacts | None:

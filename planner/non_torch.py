@@ -16,7 +16,9 @@ from planner.inventory import ModelFacts
 from planner.overhead_constants import Constant
 from planner.parallel import layer_ranges
 from planner.units import GIB
-from planner.versions import Era
+from planner.versions import Era, Version
+
+_LATE_UNIFIED = Version(0, 28, 0)
 
 
 def non_torch_growth(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
@@ -45,11 +47,12 @@ def persistent_tensor_bytes(model: ModelFacts, resolved: Resolved, pp_rank: int)
 def _constant(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Constant:
     gpu = resolved.gpu
     if gpu.is_unified_memory and gpu.vendor != "AMD":
-        return constants.NON_TORCH_UNIFIED
+        is_late = resolved.version >= _LATE_UNIFIED
+        return constants.NON_TORCH_UNIFIED_028 if is_late else constants.NON_TORCH_UNIFIED
     if gpu.vendor == "AMD":
         return constants.NON_TORCH_AMD if resolved.tp == 1 else constants.NON_TORCH_AMD_TP
     if gpu.vendor == "Intel":
-        return constants.NON_TORCH_XPU
+        return constants.NON_TORCH_XPU_V2 if resolved.runner == "v2" else constants.NON_TORCH_XPU
     if resolved.runner == "v0":
         return constants.NON_TORCH_V0 if resolved.tp == 1 else constants.NON_TORCH_V0_TP
     return _tensor_parallel(model, resolved, pp_rank) if resolved.tp > 1 else _one_card(resolved)

@@ -59,7 +59,12 @@ TYPICAL_NUM_SMS = 108
 COLD_COMPILE_TOKEN_COPIES = 2
 V0_TENSOR_PARALLEL_COPIES = 2  # all-reduce outputs: Qwen2.5-32B on two L40S, 1.26 GiB at 10,000 tokens (one row)
 LAYER_RESIDUAL_COPIES = 3  # hidden, residual and the norm's output; V0 logs at 20,000 and 29,000 tokens fit to 0.01 GiB
-ENCODER_RESIDUAL_COPIES = 4.3  # Qwen2.5-VL-7B at 114,688 video tokens, 0.23: 15.5 GiB beside the weights (one row)
+GATED_ENCODER_RESIDUAL_COPIES = (
+    4.3  # Qwen2.5-VL-7B at 114,688 video tokens, 0.23: 15.5 GiB beside the weights (one row)
+)
+ENCODER_RESIDUAL_COPIES = (
+    3.2  # Qwen3.8-27B, 0.27.1: 1.84 GiB printed beside the graph estimate; a 4B on an L4 agrees (two rows)
+)
 
 # -- non-torch growth between vLLM's first snapshot and the end of profiling, GiB ---------------------------------------
 
@@ -72,7 +77,7 @@ NON_TORCH_V1_TP = Constant(
 )
 NON_TORCH_017 = Constant(best=0.25, low=0.23, high=0.33, source="0.19 H100 logs", rows=38, models=18)
 NON_TORCH_017_PP = Constant(best=0.07, low=0.05, high=0.27, source="0.19 H100 PP 2 and 4", rows=2, models=1)
-NON_TORCH_021 = Constant(best=0.16, low=0.10, high=0.30, source="0.26 sm_90 slice: one row", rows=1, models=1)
+NON_TORCH_021 = Constant(best=0.25, low=0.12, high=0.45, source="0.21 and 0.24 pools, an sm_90 slice", rows=3, models=3)
 # A cold compile left 0.5 GiB behind on two small cards (6 GB, RTX 8000), nothing on an A100 and a 4090: the high end.
 NON_TORCH_027 = Constant(best=0.12, low=0.02, high=0.60, source="A100, 4090, L4 less the V2 tables", rows=4, models=4)
 # Tensor parallel over NVLink (symmetric memory, custom all-reduce, NCCL): base + slope x layers, by log2(TP).
@@ -86,8 +91,13 @@ TP_PCIE_PER_RANK_GIB = 0.20
 TP_PCIE_BASE_GIB = -0.15
 NON_TORCH_AMD = Constant(best=0.50, low=0.20, high=1.60, source="Strix Halo, MI300X", rows=3, models=2)
 NON_TORCH_AMD_TP = Constant(best=3.50, low=1.00, high=5.60, source="R9700 TP 4: one row", rows=1, models=1)
-NON_TORCH_XPU = Constant(best=1.30, low=0.90, high=1.60, source="Arc Pro B60", rows=2, models=1)
-NON_TORCH_UNIFIED = Constant(best=2.20, low=0.80, high=4.80, source="GB10: 2.1 and 4.6, a pool 1.4", rows=3, models=3)
+NON_TORCH_XPU = Constant(best=1.50, low=0.90, high=1.70, source="Arc Pro B60, V1 runner: one row", rows=1, models=1)
+NON_TORCH_XPU_V2 = Constant(best=0.83, low=0.60, high=1.50, source="Arc Pro B60, V2 runner: one row", rows=1, models=1)
+# GB10: free memory is the system's, so page cache and other processes count. To 0.27: 2.1, 3.6, 4.6, 5.6 GiB; 0.30: near nothing.
+NON_TORCH_UNIFIED = Constant(
+    best=3.60, low=1.80, high=6.30, source="GB10 logs and pools, 0.18 to 0.27", rows=5, models=4
+)
+NON_TORCH_UNIFIED_028 = Constant(best=0.50, low=0.00, high=3.50, source="GB10 pools, 0.30", rows=4, models=4)
 
 # -- CUDA graphs, GiB, with the 51 default sizes -------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from planner.inventory import ModelDocuments
 from planner.model_catalog import catalogue_documents, catalogue_ids
 from planner.request import CompileCache, EngineFlags, PlanRequest, Runner, SpeculativeConfig
 from planner.units import GIB, MIB
+from planner.versions import parse_version
 from planner.wrapped_config import wrapped_documents
 
 CONFIGS = Path(__file__).parent / "data" / "truth" / "configs"
@@ -248,9 +249,10 @@ def _card_name(text: str, *, only_chips: bool = False) -> str | None:
 
 def _printed_total_gib(row: TruthRow) -> float | None:
     """The total that the printed terms imply: requested / utilisation."""
-    utilization = row.number("gpu_memory_utilization")
     requested = row.number("requested_gib") or _printed_sum_gib(row)
-    return requested / utilization if requested is not None and utilization else None
+    is_new = row.version is not None and parse_version(row.version) >= (0, 21, 0)
+    utilization = row.number("gpu_memory_utilization") or (0.92 if is_new else 0.9)
+    return requested / utilization if requested is not None else None
 
 
 def _printed_sum_gib(row: TruthRow) -> float | None:
@@ -282,7 +284,8 @@ def _class_total_gib(row: TruthRow) -> float | None:
 
 
 def _flags(row: TruthRow, model: ModelDocuments) -> EngineFlags:
-    capacity = row.integer("max_model_len")
+    if row.integer("tp") is None and (row.integer("num_gpus") or 1) > 1:
+        raise PlanError("tp", None, f"the row ran on {row.integer('num_gpus')} cards and does not say how it was split")
     prefix = row.values.get("prefix_caching")
     given = _given_pool_bytes(row)
     return EngineFlags(
@@ -292,7 +295,7 @@ def _flags(row: TruthRow, model: ModelDocuments) -> EngineFlags:
         enable_expert_parallel=bool(row.values.get("ep")),
         gpu_memory_utilization=row.number("gpu_memory_utilization"),
         kv_cache_memory_bytes=given,
-        max_model_len=capacity,
+        max_model_len=row.integer("max_model_len"),
         max_num_seqs=row.integer("max_num_seqs"),
         max_num_batched_tokens=row.integer("max_num_batched_tokens"),
         kv_cache_dtype=str(row.values.get("kv_cache_dtype") or "auto").split()[0],
@@ -320,7 +323,7 @@ def _quantization(row: TruthRow, model: ModelDocuments) -> str | None:
     """An online method; a checkpoint's own needs no flag."""
     asked = str(row.values.get("quantization") or "").split(" ")[0]
     is_checkpoint_quantized = '"quantization_config"' in model.config_json or model.hf_quant_config_json is not None
-    return asked if asked in {"fp8", "bitsandbytes"} and not is_checkpoint_quantized else None
+    return asked if asked in {"fp8", "bitsandbytes", "gguf"} and not is_checkpoint_quantized else None
 
 
 def _speculation(row: TruthRow) -> SpeculativeConfig | None:
