@@ -48,6 +48,8 @@ def with_defaults(config: Mapping[str, Any], model_type: str | None = None, *, d
         if usual not in config and own in values:
             values[usual] = values[own]
     for key, part_type in entry.get("parts", {}).items():
+        if key in config and config[key] is None:
+            continue  # said to have no such part
         part = values.get(key)
         if part is None:
             part = _flat_part(config, key)

@@ -66,6 +66,9 @@ _MODULES = (
     "pure_mamba",
     "multimodal",
     "audio_models",
+    "gemma_multimodal",
+    "multimodal_variants",
+    "kimi_linear",
     "encoder_decoder",
     "nas",
 )

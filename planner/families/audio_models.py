@@ -13,7 +13,6 @@ from planner.facts import PlanError
 from planner.families import Builder, Built, FamilyInput
 from planner.families.blocks import norm
 from planner.families.composite import Tower, assemble, part_of, renamed, text_model
-from planner.families.multimodal import single_mrope
 from planner.families.qwen_vision import qwen3_vl_tower, qwen25_vl_tower, qwen_encoder_facts
 from planner.families.vision_towers import EncoderStack, plain_linear, vision_tensor
 from planner.inventory import Buffer, EncoderFacts, Module, Tensor
@@ -159,7 +158,7 @@ def build_qwen3_omni(given: FamilyInput) -> Built:
         ),
         Tower(prefix="thinker.visual", modules=qwen3_vl_tower(vision), facts=qwen_encoder_facts(vision, is_qwen3=True)),
     ]
-    language = text_model(thinker, architecture="Qwen3MoeForCausalLM", text=single_mrope(thinker))
+    language = text_model(thinker, architecture="Qwen3MoeForCausalLM")
     return assemble(thinker, renamed(language, "model.", "thinker.model."), towers)
 
 

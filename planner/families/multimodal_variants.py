@@ -1,0 +1,229 @@
+"""Multimodal models with towers of their own: MiniCPM-V, Molmo, Phi-3-vision, dots.ocr.
+
+Sources: minicpmv.py, molmo.py, phi3v.py and dots_ocr.py of vLLM 0.33.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from planner.config_view import ConfigView
+from planner.families import Builder, Built, FamilyInput
+from planner.families.blocks import column_linear, norm, row_linear
+from planner.families.composite import Tower, assemble, part_of, renamed, text_model
+from planner.families.vision_towers import (
+    EncoderStack,
+    clip_tower,
+    patch_count,
+    plain_linear,
+    siglip_tower,
+    vision_tensor,
+)
+from planner.inventory import Buffer, Embedding, EncoderFacts, Linear, Module, Part
+
+_RESAMPLER_GRID = 70  # patches a side that MiniCPM-V's position table covers
+
+
+def _facts(view: ConfigView, patches: int, tokens: int) -> EncoderFacts:
+    return EncoderFacts(
+        modality="image",
+        hidden_size=view.integer("embed_dim", "hidden_size"),
+        intermediate_size=view.integer("intermediate_size"),
+        num_layers=view.integer("num_hidden_layers"),
+        num_heads=view.integer("num_attention_heads"),
+        patch_tokens_per_item=patches,
+        output_tokens_per_item=tokens,
+    )
+
+
+def build_minicpmv(given: FamilyInput) -> Built:
+    """MiniCPM-V 2.6 and its successors: SigLIP, a resampler with learned queries, a Qwen2 or Llama language model."""
+    vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
+    queries, hidden = given.root.integer("query_num", default=64), vision.integer("hidden_size")
+    resampler: tuple[Module, ...] = (
+        vision_tensor("query", queries, text, role="projector"),
+        vision_tensor("proj", text, text, role="projector"),
+        *plain_linear("kv_proj", hidden, text, has_bias=False),
+        *plain_linear("attn.in_proj", text, 3 * text),
+        *plain_linear("attn.out_proj", text, text),
+        *norm("ln_q", text, has_bias=True),
+        *norm("ln_kv", text, has_bias=True),
+        *norm("ln_post", text, has_bias=True),
+        Buffer(name="pos_embed", shape=(_RESAMPLER_GRID, _RESAMPLER_GRID, text)),
+    )
+    depth = -2 if given.root.flag("drop_vision_last_layer", False) else None
+    tower = siglip_tower(vision, depth, has_last_norm=True, has_position_ids=False)
+    towers = [
+        Tower(prefix="vpm", modules=tower, facts=_facts(vision, patch_count(vision), queries)),
+        Tower(prefix="resampler", modules=resampler),
+    ]
+    version = given.root.number("version", 2.6)
+    name = "LlamaForCausalLM" if version == 2.5 else "Qwen3ForCausalLM" if version >= 4.5 else "Qwen2ForCausalLM"
+    return assemble(given, renamed(text_model(given, architecture=name), "model.", "llm.model."), towers)
+
+
+# Molmo's tower and pooling are fixed in its class (OpenAI's CLIP ViT-L/14 at 336 pixels, two of whose layers are read).
+_MOLMO_WIDTH, _MOLMO_HEADS, _MOLMO_DEPTH, _MOLMO_POSITIONS, _MOLMO_PATCH = 1024, 16, 23, 577, 14
+_MOLMO_EXTRA_ROWS = 128  # special tokens beside the vocabulary
+
+
+def _molmo_tower() -> tuple[Module, ...]:
+    stack = EncoderStack(
+        depth=_MOLMO_DEPTH,
+        hidden_size=_MOLMO_WIDTH,
+        intermediate_size=4 * _MOLMO_WIDTH,
+        num_heads=_MOLMO_HEADS,
+        prefix="transformer.resblocks",
+        qkv="attention.wqkv",
+        projections=tuple(f"attention.w{name}" for name in "qkv"),
+        output="attention.wo",
+        up="feed_forward.w1",
+        down="feed_forward.w2",
+        norms=("attention_norm", "ffn_norm"),
+    )
+    return (
+        vision_tensor("class_embedding", _MOLMO_WIDTH),
+        vision_tensor("positional_embedding", _MOLMO_POSITIONS, _MOLMO_WIDTH),
+        *plain_linear("patch_embedding", 3 * _MOLMO_PATCH**2, _MOLMO_WIDTH, role="vision", has_bias=False),
+        *norm("pre_ln", _MOLMO_WIDTH, has_bias=True),
+        *stack.modules(),
+    )
+
+
+def _molmo_link(text: int, wide: int) -> tuple[Module, ...]:
+    read = 2 * _MOLMO_WIDTH  # two layers side by side
+    pooled = ("image_pooling_2d.wq", "image_pooling_2d.wk", "image_pooling_2d.wv")
+    return (
+        vision_tensor("pad_embed", 2, read),
+        *(column_linear(name, read, _MOLMO_WIDTH, role="projector", has_bias=True) for name in pooled),
+        row_linear("image_pooling_2d.wo", _MOLMO_WIDTH, _MOLMO_WIDTH, role="projector", has_bias=True),
+        column_linear("image_projector.merged_linear", _MOLMO_WIDTH, wide, wide, role="projector"),
+        row_linear("image_projector.down_proj", wide, text, role="projector"),
+    )
+
+
+def build_molmo(given: FamilyInput) -> Built:
+    """Molmo: its own CLIP, attention pooling, and a language model whose `intermediate_size` counts gate and up together."""
+    view = given.text
+    text, wide = view.integer("hidden_size"), view.integer("intermediate_size") // 2
+    values = {**view.values, "intermediate_size": wide, "attention_bias": view.flag("qkv_bias", False)}
+    language = text_model(given, architecture="Qwen2ForCausalLM", text=ConfigView(values, view.path))
+    parts = tuple(_with_more_rows(part) for part in language.parts)
+    facts = EncoderFacts(
+        modality="image",
+        hidden_size=_MOLMO_WIDTH,
+        intermediate_size=4 * _MOLMO_WIDTH,
+        num_layers=_MOLMO_DEPTH,
+        num_heads=_MOLMO_HEADS,
+        patch_tokens_per_item=_MOLMO_POSITIONS - 1,
+        output_tokens_per_item=(_MOLMO_POSITIONS - 1) // 4,
+    )
+    towers = [
+        Tower(prefix="vision_backbone.image_vit", modules=_molmo_tower(), modalities=("image",), facts=facts),
+        Tower(prefix="vision_backbone", modules=_molmo_link(text, wide), modalities=("image",)),
+    ]
+    return assemble(given, replace(language, parts=parts), towers)
+
+
+def _with_more_rows(part: Part) -> Part:
+    """A part whose input table has Molmo's special tokens too."""
+    modules = tuple(
+        replace(module, num_rows=module.num_rows + _MOLMO_EXTRA_ROWS)
+        if isinstance(module, Embedding) and module.role == "embedding"
+        else module
+        for module in part.modules
+    )
+    return replace(part, modules=modules)
+
+
+# Phi-3-vision: OpenAI's CLIP ViT-L/14 at 336 pixels, whose sizes the config does not repeat.
+_PHI3V_CLIP = {
+    "hidden_size": 1024,
+    "image_size": 336,
+    "intermediate_size": 4096,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 24,
+    "patch_size": 14,
+}
+
+
+def build_phi3v(given: FamilyInput) -> Built:
+    """Phi-3-vision and Phi-3.5-vision; the input table is there twice, for text alone and inside the language model."""
+    view = given.text
+    text, vision = view.integer("hidden_size"), ConfigView(_PHI3V_CLIP, "img_processor.")
+    width = 4 * vision.integer("hidden_size")
+    link: tuple[Module, ...] = (
+        vision_tensor("glb_GN", width, role="projector"),
+        vision_tensor("sub_GN", width, role="projector"),
+        *plain_linear("img_projection.0", width, text),
+        *plain_linear("img_projection.2", text, text),
+    )
+    prefix = "model.vision_embed_tokens"
+    towers = [
+        Tower(
+            prefix=f"{prefix}.img_processor.vision_model",
+            modules=clip_tower(vision, -2),
+            modalities=("image",),
+            facts=_facts(vision, patch_count(vision), patch_count(vision) // 4),
+        ),
+        Tower(prefix=prefix, modules=link, modalities=("image",)),
+    ]
+    table = Embedding(name="embed_tokens", role="embedding", num_rows=view.integer("vocab_size"), dim=text)
+    language = text_model(given, architecture="LlamaForCausalLM")
+    own = Part(prefix="", stage="every", modules=(table,))
+    return assemble(given, replace(language, parts=(own, *language.parts)), towers)
+
+
+def build_dots_ocr(given: FamilyInput) -> Built:
+    """dots.ocr: a vision transformer with gated blocks, a merger, Qwen2."""
+    vision = part_of(given, "vision_config")
+    hidden, merge = vision.integer("embed_dim"), vision.integer("spatial_merge_size", default=2) ** 2
+    has_bias = vision.flag("use_bias", False)
+    stack = EncoderStack(
+        depth=vision.integer("num_hidden_layers"),
+        hidden_size=hidden,
+        intermediate_size=vision.integer("intermediate_size"),
+        num_heads=vision.integer("num_attention_heads"),
+        prefix="blocks",
+        qkv="attn.qkv",
+        output="attn.proj",
+        up="mlp.fc3",
+        gate="mlp.fc1",
+        down="mlp.fc2",
+        norms=("norm1", "norm2"),
+        has_qkv_bias=has_bias,
+        has_output_bias=has_bias,
+        has_mlp_bias=has_bias,
+        norms_have_bias=False,
+    )
+    head = hidden // vision.integer("num_attention_heads")
+    patch = vision.integer("patch_size") ** 2
+    modules = (
+        vision_tensor("patch_embed.patchifier.proj", hidden, vision.integer("num_channels", default=3) * patch + 1),
+        *norm("patch_embed.patchifier.norm", hidden),
+        *stack.modules(),
+        *(norm("post_trunk_norm", hidden) if vision.flag("post_norm", True) else ()),
+        *norm("merger.ln_q", hidden, has_bias=True),
+        *_unquantised(
+            column_linear("merger.mlp.0", hidden * merge, hidden * merge, role="projector", has_bias=True),
+            row_linear("merger.mlp.2", hidden * merge, vision.integer("hidden_size"), role="projector", has_bias=True),
+        ),
+        Buffer(name="rotary_pos_emb.inv_freq", shape=(head // 4,), dtype="float32"),
+    )
+    patches = 11_289_600 // patch  # the published processor's pixel limit
+    tower = Tower(
+        prefix="vision_tower", modules=modules, modalities=("image",), facts=_facts(vision, patches, patches // merge)
+    )
+    return assemble(given, text_model(given, architecture="Qwen2ForCausalLM"), [tower])
+
+
+def _unquantised(*linears: Linear) -> tuple[Linear, ...]:
+    return tuple(replace(linear, quantizable=False) for linear in linears)
+
+
+BUILDERS: dict[str, Builder] = {
+    "DotsOCRForCausalLM": build_dots_ocr,
+    "MiniCPMV": build_minicpmv,
+    "MolmoForCausalLM": build_molmo,
+    "Phi3VForCausalLM": build_phi3v,
+}
