@@ -1,0 +1,91 @@
+"""`make bench`: how fast planning is, printed as figures and as ratios measured in the same run. Asserts nothing."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from planner.budget import plan
+from planner.model_catalog import catalogue_documents
+from planner.planning import answer, facts_for
+from planner.request import EngineFlags, PlanRequest
+from planner.sweep import sweep
+
+ROOT = Path(__file__).parents[1]
+MODELS = ("meta-llama/Llama-3.1-8B", "google/gemma-3-27b-it", "deepseek-ai/DeepSeek-V3", "Qwen/Qwen3.5-397B-A17B")
+
+
+def median_seconds(work: Callable[[int], object], rounds: int = 25) -> float:
+    """The median of `rounds` timings of `work(round)`."""
+    seconds = []
+    for number in range(rounds):
+        start = time.perf_counter()
+        work(number)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def bench_plan(model_id: str) -> None:
+    """A plan whose flags change each time, so that nothing is answered from a cache of whole plans."""
+    request = PlanRequest(model_id=model_id, gpu="H100 80GB SXM", flags=EngineFlags(tensor_parallel_size=8))
+    model = facts_for(request, catalogue_documents(model_id))
+    plan(request, model)
+
+    def one(number: int) -> object:
+        flags = replace(request.flags, max_model_len=4096 + 16 * number, gpu_memory_utilization=0.8 + number / 1000)
+        return plan(replace(request, flags=flags), model)
+
+    print(f"  plan {model_id:32} {median_seconds(one) * 1e3:8.2f} ms")
+
+
+def bench_failing() -> None:
+    """A plan that does not start, with all its advice."""
+    request = PlanRequest(model_id=MODELS[0], gpu="GeForce RTX 4090")
+    documents = catalogue_documents(MODELS[0])
+    seconds = median_seconds(lambda number: answer(replace(request, other_processes_bytes=number), documents))
+    print(f"  failing plan with advice              {seconds * 1e3:8.2f} ms")
+
+
+def bench_sweep() -> float:
+    """Cells a second of the table behind the what-ifs."""
+    request = PlanRequest(model_id=MODELS[0], gpu="H100 80GB SXM")
+    model = facts_for(request, catalogue_documents(MODELS[0]))
+    utilizations = tuple(0.5 + step / 1000 for step in range(480))
+    lengths = tuple(range(1024, 131_073, 1024))
+    variants = tuple((tp, dtype) for tp in (1, 2, 4, 8) for dtype in ("auto", "fp8"))
+
+    def table(number: int) -> object:
+        held = replace(request, other_processes_bytes=number)
+        return sweep(held, model, utilizations=utilizations, max_model_lens=lengths, variants=variants)
+
+    cells = len(utilizations) * len(lengths) * len(variants)
+    rate = cells / median_seconds(table, rounds=5)
+    print(f"  sweep                                 {rate:10,.0f} plans/s")
+    return rate
+
+
+def process_seconds(*words: str) -> float:
+    """The median wall time of `python words...`."""
+    command = [sys.executable, *words]
+    return median_seconds(lambda _: subprocess.run(command, cwd=ROOT, check=True, capture_output=True), rounds=9)
+
+
+def main() -> None:
+    """Print every figure."""
+    print("planning (median)")
+    for model_id in MODELS:
+        bench_plan(model_id)
+    bench_failing()
+    bench_sweep()
+    empty = process_seconds("-c", "pass")
+    whole = process_seconds("-m", "planner", "plan", "--model", MODELS[0], "--gpu", "H100 80GB SXM", "--json")
+    print(f"  python -m planner plan                {whole * 1e3:8.0f} ms ({whole / empty:.0f} x an empty Python)")
+
+
+if __name__ == "__main__":
+    main()
