@@ -37,7 +37,7 @@ format: .venv/.test-ready
 	$(BIN)/ruff format .
 
 bench: .venv/.test-ready
-	$(BIN)/python tests/bench.py
+	PYTHONPATH=. $(BIN)/python tests/bench.py
 
 score: .venv/.run-ready
 	$(BIN)/python -m planner score
