@@ -137,7 +137,7 @@ def _span(first: tuple[int, int], gone: tuple[int, int] = (999, 0)) -> _Span:
 # Quantisation methods by release (`QuantizationMethods` in the sources of 28 releases from 0.6.6 to 0.33.0).
 _METHODS: dict[str, _Span] = {
     "aqlm": _span((0, 0), (0, 10)),
-    "auto-round": _span((0, 9), (0, 15)),
+    "auto-round": _span((0, 9)),  # from 0.15 the checkpoint's name for `inc`, which overrides it
     "auto_awq": _span((0, 24)),
     "auto_gptq": _span((0, 22)),
     "awq": _span((0, 0)),

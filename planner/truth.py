@@ -284,6 +284,8 @@ def _class_total_gib(row: TruthRow) -> float | None:
 
 
 def _flags(row: TruthRow, model: ModelDocuments) -> EngineFlags:
+    if row.text("quantization").startswith("gguf") and model.tensors is None:
+        raise PlanError("quantization", "gguf", "a GGUF file is sized from its header, which is not beside the row")
     if row.integer("tp") is None and (row.integer("num_gpus") or 1) > 1:
         raise PlanError("tp", None, f"the row ran on {row.integer('num_gpus')} cards and does not say how it was split")
     prefix = row.values.get("prefix_caching")
@@ -323,7 +325,7 @@ def _quantization(row: TruthRow, model: ModelDocuments) -> str | None:
     """An online method; a checkpoint's own needs no flag."""
     asked = str(row.values.get("quantization") or "").split(" ")[0]
     is_checkpoint_quantized = '"quantization_config"' in model.config_json or model.hf_quant_config_json is not None
-    return asked if asked in {"fp8", "bitsandbytes", "gguf"} and not is_checkpoint_quantized else None
+    return asked if asked in {"fp8", "bitsandbytes"} and not is_checkpoint_quantized else None
 
 
 def _speculation(row: TruthRow) -> SpeculativeConfig | None:
