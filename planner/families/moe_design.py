@@ -78,15 +78,30 @@ def moe_design(
         dense_intermediate_size=dense,
         rotary=rope_cache(text, shape.head_size),
         num_layers=text.integer("num_hidden_layers", "n_layers"),
+        window_of=uniform_window(text),
         ties=text.flag("tie_word_embeddings", default=False),
     )
 
 
+def uniform_window(text: ConfigView) -> Callable[[int], int | None]:
+    """The window that vLLM gives every layer of a class that knows no windows: the config's, unless layers differ.
+
+    0 means none, and so does a window that `use_sliding_window` turns off (engine/arg_utils.py, create_engine_config).
+    """
+    window = text.optional_integer("sliding_window") if text.flag("use_sliding_window", default=True) else None
+    kinds = text.items("layer_types") or []
+    differs = any(kind != "sliding_attention" for kind in kinds)
+    return lambda _: None if differs else window or None
+
+
 def sliding_windows(text: ConfigView, *, extra_tokens: int = 0) -> Callable[[int], int | None]:
-    """The window of each layer by the config's `layer_types`; None where attention sees the whole context."""
+    """The window of each layer by the config's `layer_types`; without them, the same for all."""
+    kinds = text.items("layer_types")
+    if not kinds:
+        return uniform_window(text)
     window = text.optional_integer("sliding_window")
-    sliding = {index for index, kind in enumerate(text.items("layer_types") or []) if kind == "sliding_attention"}
-    return lambda index: window + extra_tokens if window is not None and index in sliding else None
+    sliding = {index for index, kind in enumerate(kinds) if kind == "sliding_attention"}
+    return lambda index: window + extra_tokens if window and index in sliding else None
 
 
 def attention_sinks(shape: AttentionShape, name: str = "self_attn.sinks") -> Tensor:
