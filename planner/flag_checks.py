@@ -38,7 +38,10 @@ def check_flags(flags: EngineFlags, model: ModelFacts, version: Version) -> None
     _check_lora(flags, version)
     _check_choice("cudagraph_mode", flags.cudagraph_mode, _GRAPH_MODES)
     _check_choice("performance_mode", flags.performance_mode, _PERFORMANCE_MODES)
-    _check_choice("mamba_cache_mode", flags.mamba_cache_mode, _MAMBA_MODES)
+    mamba_modes = _MAMBA_MODES if version < (0, 32, 0) else _MAMBA_MODES[:2]
+    _check_choice("mamba_cache_mode", flags.mamba_cache_mode, mamba_modes)
+    if flags.max_model_len == "auto" and version < (0, 14, 0):
+        raise PlanError("max_model_len", "auto", "max_model_len auto came with vLLM 0.14; write a number.")
     check_kv_dtype(flags.kv_cache_dtype, version)
     if flags.quantization is not None:
         check_quantization(flags.quantization)
