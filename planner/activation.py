@@ -195,7 +195,7 @@ def _compile_stage(model: ModelFacts, resolved: Resolved) -> Stage:
         name="warm compile" if is_warm else "cold compile",
         best_bytes=0 if is_warm else best,
         low_bytes=best - table // 50 if is_cold else 0,
-        high_bytes=0 if is_warm else best + table // 2,
+        high_bytes=0 if is_warm else best + table,
         formula=f"{model.vocab_size:,} x {model.hidden_size:,} embedding held twice while compiling"
         + ("" if is_cold else " (a fresh container assumed)"),
     )
@@ -205,7 +205,7 @@ def _encoder_stage(encoder: EncoderPeak) -> Stage:
     return Stage(
         name="encoder",
         best_bytes=encoder.peak_bytes,
-        low_bytes=int(encoder.peak_bytes * 0.6),
+        low_bytes=encoder.peak_bytes // 2,
         high_bytes=int(encoder.peak_bytes * 1.4),
         formula=encoder.formula,
     )

@@ -55,7 +55,8 @@ TYPICAL_NUM_SMS = 108
 # -- compile and layers -------------------------------------------------------------------------------------------------
 
 # A cold torch.compile holds a second copy of the embedding table while its gather is compiled: 1.10 GiB on the first of
-# 2 and of 4 stages (Llama-3.1-8B, 0.19), 1.18 (Qwen3-8B), 0.60 (a 3B), against 0.19 and 0.15 warm.
+# 2 and of 4 stages (Llama-3.1-8B, 0.19), 1.18 (Qwen3-8B), 0.60 (a 3B), against 0.19 and 0.15 warm. Two starts of a
+# 32B on a 96 GB card took about two tables more (0.27.1, unexplained): the high end of the interval.
 COLD_COMPILE_TOKEN_COPIES = 2
 V0_TENSOR_PARALLEL_COPIES = 2  # all-reduce outputs: Qwen2.5-32B on two L40S, 1.26 GiB at 10,000 tokens (one row)
 LAYER_RESIDUAL_COPIES = 3  # hidden, residual and the norm's output; V0 logs at 20,000 and 29,000 tokens fit to 0.01 GiB

@@ -1,6 +1,6 @@
 """Predict start-up rows and compare: what a plan says against what the engine logged, term by term.
 
-`python -m planner score FILE.jsonl [--json | --markdown] [--configs DIR]`. A row that cannot be predicted is listed with
+`python -m planner score [FILE.jsonl ...] [--json | --markdown] [--configs DIR]`. A row that cannot be predicted is listed with
 the reason; one whose vLLM release is not stated is tried under each era, and reported apart.
 """
 
@@ -20,7 +20,7 @@ from planner.facts import PlanError
 from planner.inventory import ModelDocuments, ModelFacts
 from planner.model_config import read_model
 from planner.request import PlanRequest
-from planner.truth import TruthRow, documents_for, read_rows, request_for, with_length
+from planner.truth import CARRIED_ROWS, TruthRow, documents_for, read_rows, request_for, with_length
 from planner.units import GIB
 from planner.versions import Era, era_of, parse_version
 
@@ -269,14 +269,14 @@ def main(argv: Sequence[str]) -> int:
     from planner.score_report import markdown, text_report  # noqa: PLC0415 - only this command draws tables
 
     parser = argparse.ArgumentParser(prog="python -m planner score", description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path, help="JSON Lines files of start-up rows")
+    parser.add_argument("files", nargs="*", type=Path, help="JSON Lines files of rows (default: those of the project)")
     parser.add_argument("--configs", type=Path, help="a folder of more configs, tried after the catalogue")
     parser.add_argument("--grades", default="AB", help="letters of the grades to count in tables (default AB)")
     parser.add_argument("--json", action="store_true", help="one JSON object a row")
     parser.add_argument("--markdown", action="store_true", help="the accuracy tables of the documentation")
     options = parser.parse_args(argv)
     try:
-        rows = [row for path in options.files for row in _rows_of(path)]
+        rows = [row for path in options.files or sorted(CARRIED_ROWS.glob("*.jsonl")) for row in _rows_of(path)]
     except PlanError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -21,7 +21,8 @@ from planner.units import GIB, MIB
 from planner.versions import parse_version
 from planner.wrapped_config import wrapped_documents
 
-CONFIGS = Path(__file__).parent / "data" / "truth" / "configs"
+CARRIED_ROWS = Path(__file__).parent / "data" / "truth"
+CONFIGS = CARRIED_ROWS / "configs"
 MEMORY_FAILURES = ("max_model_len does not fit", "no memory for cache blocks", "free memory below requested")
 
 # CUDA context and communicator: 0.1 to 2.0 GiB in logs, and a tenth of a unified memory is the system's.
@@ -217,7 +218,7 @@ def _card(row: TruthRow) -> tuple[str | None, int | None]:
     """The card's name and, where the row gives or implies it, its CUDA total."""
     name = _card_name(str(row.values.get("gpu_name") or "")) or _card_name(row.text("notes"), only_chips=True)
     is_known = name is not None and _is_catalogued(name)
-    total_gib = row.number("gpu_mem_gib_total") or _printed_total_gib(row)
+    total_gib = row.number("gpu_mem_gib_total") or _named_total_gib(row) or _printed_total_gib(row)
     if total_gib is None and not is_known:
         total_gib = _class_total_gib(row) or _shifted_total_gib(row)
     if total_gib is not None:
@@ -245,6 +246,12 @@ def _card_name(text: str, *, only_chips: bool = False) -> str | None:
     bare = re.sub(r"\(.*?\)", "", text).strip()
     is_vague = not bare or re.match(r"^\d+ ?(GB|GiB)|SM\d|slice|not named", bare, re.IGNORECASE) is not None
     return None if is_vague or only_chips else bare
+
+
+def _named_total_gib(row: TruthRow) -> float | None:
+    """The total that stands beside the card's name in brackets: "24 GB GPU (23.53 GiB)"."""
+    found = re.search(r"\((\d+\.\d+) GiB", str(row.values.get("gpu_name") or ""))
+    return float(found[1]) if found else None
 
 
 def _printed_total_gib(row: TruthRow) -> float | None:
@@ -339,6 +346,8 @@ def _speculation(row: TruthRow) -> SpeculativeConfig | None:
 
 def _mm_limits(row: TruthRow) -> tuple[tuple[str, int], ...]:
     text = row.text("other_flags")
+    if "--skip-mm-profiling" in text:  # no encoder is profiled, as with nothing allowed
+        return (("image", 0), ("video", 0), ("audio", 0))
     if "limit_mm" not in text:
         return ()
     return tuple((kind, int(count)) for kind, count in re.findall(r"(image|video|audio)[ =:]+(\d+)", text))
