@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 
 from pages.parts import state
 
+PARTS = Path(__file__).parent / "parts"
+
+# Files, not names of symbols: the browser would fetch those from elsewhere.
 st.set_page_config(
     page_title="KVScope",
-    page_icon=":material/memory:",
+    page_icon=PARTS / "icon.png",
     layout="wide",
     initial_sidebar_state=360,
 )
+st.logo(PARTS / "logo.svg", size="large", icon_image=PARTS / "icon.png")
 state.start_session()
 page = st.navigation(
     [st.Page("plan.py", title="Plan", icon=":material/memory:", default=True)],

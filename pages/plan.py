@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import inputs, problems, results, state
+from pages.parts import inputs, paste, problems, results, state
 from planner.facts import PlanError
 
 answered = state.answer()
@@ -14,6 +14,7 @@ with st.sidebar:
 link_problem = state.take_link_problem()
 if link_problem:
     st.warning(link_problem, icon=":material/link_off:")
+paste.paste_report(None if isinstance(answered, PlanError) else answered.plan)
 if isinstance(answered, PlanError):
     problems.say_instead_of_plan(answered)
 else:

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Sequence
 from itertools import accumulate
 
-import plotly.graph_objects as go
+import plotly.graph_objects as go  # type: ignore[import-untyped]  # plotly ships no types
 
 from pages.parts import words
 from planner.answer import BudgetLine, Plan, RankPlan
@@ -20,12 +20,14 @@ from planner.units import GIB
 ROW_HEIGHT_PIXELS = 52
 _AXIS_HEIGHT_PIXELS = 74
 _HOVER_WIDTH_CHARACTERS = 52
+_ON_LIGHT_BARS, _ON_DARK_BARS = "#11161b", "#ffffff"  # the dark theme's bars are light, the light theme's dark
+_INK = "#75818c"  # lines and bands: read on the light and the dark background alike
 _DIRECT_LABEL_FRACTION = 0.09  # a segment narrower than this part of the card has no room for its label
 
 
 def ordered_lines(rank: RankPlan) -> tuple[BudgetLine, ...]:
     """The budget lines of `rank` that hold or lack memory, in the order in which a reader meets them."""
-    present = [line for line in rank.lines if line.estimate.best_bytes or line.estimate.high_bytes]
+    present = [line for line in rank.lines if line.estimate.best_bytes]
     return tuple(sorted(present, key=lambda line: (not line.is_inside_budget, words.colour_index(line.name))))
 
 
@@ -49,13 +51,15 @@ def budget_waterfall(rank: RankPlan) -> go.Figure:
     return figure
 
 
-def rank_bars(plan: Plan) -> go.Figure:
+def rank_bars(plan: Plan, *, is_dark: bool = False) -> go.Figure:
     """One stacked bar a pipeline stage: where each card's memory goes, the stage that bounds the pool named."""
     figure = go.Figure([_stack_trace(index, plan) for index in range(words.NUM_COLOURS)])
+    figure.update_traces(insidetextfont={"color": _ON_LIGHT_BARS if is_dark else _ON_DARK_BARS, "size": 13})
     labels = [rank_label(plan, rank) for rank in plan.ranks]
     figure.update_layout(barmode="relative")
     figure.update_yaxes(categoryorder="array", categoryarray=labels[::-1], automargin=True, showgrid=False, ticks="")
     _lay_out(figure, num_rows=len(labels))
+    figure.update_layout(margin_t=4, height=figure.layout.height - 36)
     return figure
 
 
@@ -132,8 +136,9 @@ def _waterfall_trace(index: int, lines: Sequence[BudgetLine], starts: Sequence[i
             "symmetric": False,
             "array": [(estimate.high_bytes - estimate.best_bytes) / GIB for estimate in estimates],
             "arrayminus": [(estimate.best_bytes - estimate.low_bytes) / GIB for estimate in estimates],
-            "thickness": 1.5,
-            "width": 5,
+            "thickness": 2,
+            "width": 6,
+            "color": _INK,
         },
         customdata=[hover_text(line) for line, _ in own],
         hovertemplate="%{customdata}<extra></extra>",
@@ -173,7 +178,7 @@ def _segment_text(line: BudgetLine, total_bytes: int) -> str:
 
 def _mark(figure: go.Figure, at_gib: float, text: str, side: str) -> None:
     """A labelled vertical line, its words above the bars."""
-    figure.add_vline(x=at_gib, line_width=1.5, line_dash="dot" if side == "left" else "solid")
+    figure.add_vline(x=at_gib, line_width=1.5, line_color=_INK, line_dash="dot" if side == "left" else "solid")
     figure.add_annotation(
         x=at_gib,
         xanchor="right",

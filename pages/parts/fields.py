@@ -22,7 +22,6 @@ class FlagField:
     least: float = 0
     most: float | None = None
     step: float = 1
-    accepts_other: bool = False  # a choice that may also be typed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +73,6 @@ MAIN_FIELDS = (
         name="kv_cache_dtype",
         kind="choice",
         options=_KV_DTYPES,
-        accepts_other=True,
         meaning="How keys and values are stored. fp8 halves what bfloat16 takes.",
     ),
 )
@@ -226,7 +224,6 @@ GROUPS = (
                 name="quantization",
                 kind="choice",
                 options=_QUANTIZATIONS,
-                accepts_other=True,
                 meaning="How weights are stored. Empty takes the checkpoint's; fp8 quantises while loading.",
             ),
             FlagField(
@@ -268,6 +265,21 @@ GROUPS = (
                 meaning="The batch sizes to capture, one after the other: 1 2 4 8.",
             ),
             FlagField(
+                name="moe_backend",
+                kind="choice",
+                options=(
+                    "auto",
+                    "triton",
+                    "deep_gemm",
+                    "cutlass",
+                    "flashinfer_trtllm",
+                    "flashinfer_cutlass",
+                    "marlin",
+                    "aiter",
+                ),
+                meaning="The kernels of routed experts; some pad or copy their weights.",
+            ),
+            FlagField(
                 name="attention_backend",
                 kind="choice",
                 options=(
@@ -279,7 +291,6 @@ GROUPS = (
                     "CUTLASS_MLA",
                     "FLEX_ATTENTION",
                 ),
-                accepts_other=True,
                 meaning="The attention kernels; some fix the block size.",
             ),
         ),
@@ -306,7 +317,6 @@ SPECULATIVE_FIELDS = (
         name="method",
         kind="choice",
         options=("ngram", "eagle", "eagle3", "mtp", "draft_model", "dflash"),
-        accepts_other=True,
         meaning="How tokens are guessed ahead. Empty: no speculative decoding.",
     ),
     FlagField(

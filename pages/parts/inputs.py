@@ -26,7 +26,7 @@ def plan_form(answered: Answer | PlanError) -> None:
     problem = answered if isinstance(answered, PlanError) else None
     plan = answered.plan if isinstance(answered, Answer) else None
     defaults = _defaults(plan)
-    paste.paste_input(plan)
+    paste.paste_input()
     st.subheader("Model", anchor=False)
     model_input.model_input()
     problems.say(problem, *_MODEL_FIELDS)
@@ -73,7 +73,7 @@ def _group(group: FieldGroup, defaults: Mapping[str, object], problem: PlanError
         f"{group.title} · {given} set" if given else group.title,
         key=key(f"group_{group.title}"),
         icon=group.icon,
-        expanded=problem is not None and problem.field in names,
+        expanded=problems.is_about(problem, names),
     ):
         for field in group.fields:
             _flag(field, defaults, problem)
@@ -81,8 +81,7 @@ def _group(group: FieldGroup, defaults: Mapping[str, object], problem: PlanError
 
 def _flag(field: FlagField, defaults: Mapping[str, object], problem: PlanError | None, prefix: str = "") -> None:
     """One flag: its own name as label, its meaning as help, the resolved default in grey."""
-    known = field.name in defaults and not prefix
-    placeholder = f"default: {words.shown_value(defaults[field.name])}" if known else "default"
+    placeholder = "" if prefix else f"default: {_default(field.name, defaults)}"
     widget_key, label = key(prefix + field.name), field.name if prefix else words.flag_name(field.name)
     match field.kind:
         case "integer" | "number":
@@ -97,10 +96,18 @@ def _flag(field: FlagField, defaults: Mapping[str, object], problem: PlanError |
                 key=widget_key,
                 placeholder=placeholder,
                 help=field.meaning,
-                accept_new_options=field.accepts_other,
+                accept_new_options=field.kind == "choice",
                 persist_state="session",
             )
     problems.say(problem, prefix + field.name)
+
+
+def _default(name: str, defaults: Mapping[str, object]) -> str:
+    """What an empty field means: vLLM's resolved value, else the flag's own default."""
+    own = form.FLAG_DEFAULTS[name]
+    if name in defaults and not (isinstance(own, str) and own == defaults[name]):
+        return words.shown_value(defaults[name])
+    return "vLLM's choice" if own is None else words.shown_value(own)
 
 
 def _number(field: FlagField, label: str, widget_key: str, placeholder: str) -> None:
@@ -125,7 +132,7 @@ def _speculative(problem: PlanError | None) -> None:
         f"Speculative decoding · {method}" if method else "Speculative decoding",
         key=key("group_speculative"),
         icon=":material/fast_forward:",
-        expanded=problem is not None and problem.field in names,
+        expanded=problems.is_about(problem, names),
     ):
         for field in SPECULATIVE_FIELDS:
             _flag(field, {}, problem, prefix=form.SPECULATIVE_PREFIX)
@@ -154,6 +161,12 @@ def _environment(problem: PlanError | None) -> None:
             ("unknown", "cold", "warm"),
             key=key("compile_cache"),
             help="The first start compiles; later ones find its results, and profile a little differently.",
+            persist_state="session",
+        )
+        st.toggle(
+            "Lengths beyond the model's own",
+            key=key("allow_long_max_model_len"),
+            help="VLLM\\_ALLOW\\_LONG\\_MAX\\_MODEL\\_LEN=1: vLLM then accepts a longer max\\_model\\_len.",
             persist_state="session",
         )
         problems.say(problem, "usage_context", "model_runner", "compile_cache")

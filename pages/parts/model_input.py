@@ -104,10 +104,14 @@ def _load_from_hub() -> None:
     state.drop_model(HUB)
     asked = state.hub_choice()
     bar = st.progress(0.0, "Asking the Hub")
+
+    def progress(done: int, total: int, what: str) -> None:
+        bar.progress(min(1.0, done / max(1, total)), words.plain(what.capitalize()))
+
     options = FetchOptions(
         token=state.value("hub_token") or None,
         needs_headers=not state.value("hub_config_only"),
-        progress=lambda done, total, what: bar.progress(min(1.0, done / max(1, total)), what.capitalize()),
+        progress=progress,
     )
     try:
         state.hold_model(HUB, fetch_model(asked[0], asked[1] or None, options).to_documents())

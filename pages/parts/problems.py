@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import TypeGuard
+
 import streamlit as st
 
 from pages.parts import state, words
@@ -10,8 +13,13 @@ from planner.facts import PlanError
 
 def say(problem: PlanError | None, *names: str) -> None:
     """Draw the sentence of `problem` here when it speaks of one of the fields `names`."""
-    if problem is not None and problem.field in names:
+    if is_about(problem, names) and problem.value != state.NOT_LOADED:
         _draw(problem)
+
+
+def is_about(problem: PlanError | None, names: Collection[str]) -> TypeGuard[PlanError]:
+    """Whether `problem` speaks of one of the fields `names` or of a part of one ("limit_mm_per_prompt.image")."""
+    return problem is not None and (problem.field in names or problem.field.split(".", 1)[0] in names)
 
 
 def say_instead_of_plan(problem: PlanError) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -10,7 +11,7 @@ import streamlit as st
 from pages.parts import charts, downloads, state, tables, words
 from pages.parts.state import Answer, key
 from planner.answer import Advice, Plan, RankPlan
-from planner.facts import Finding
+from planner.facts import Finding, PlanError
 
 _QUIET_CHART = {"displayModeBar": False, "scrollZoom": False}
 
@@ -49,14 +50,14 @@ def _metrics(plan: Plan) -> None:
         )
         _metric(
             "KV cache pool",
-            words.gib(estimate.best_bytes, "down"),
+            words.gib(estimate.best_bytes),
             words.band(estimate),
             words.estimate_help(estimate),
         )
 
 
 def _metric(label: str, shown: str, band: str, explanation: str) -> None:
-    st.metric(label, shown, band, delta_color="off", delta_arrow="off", border=True, help=explanation, width=210)
+    st.metric(label, shown, band, delta_color="off", delta_arrow="off", border=True, help=explanation, width="stretch")
 
 
 def changes(plan: Plan) -> None:
@@ -105,7 +106,9 @@ def budget(plan: Plan) -> None:
     st.subheader("Where the card's memory goes", anchor=False)
     rank = plan.ranks[plan.bounding_rank]
     if len(plan.ranks) > 1:
-        st.plotly_chart(charts.rank_bars(plan), key=key("rank_bars"), config=_QUIET_CHART, alt=charts.ranks_alt(plan))
+        st.caption("One card of each pipeline stage; the fullest one sets the pool for all.")
+        bars = charts.rank_bars(plan, is_dark=state.is_dark())
+        st.plotly_chart(bars, key=key("rank_bars"), config=_QUIET_CHART, alt=charts.ranks_alt(plan))
         rank = _chosen_rank(plan)
     figure = charts.budget_waterfall(rank)
     st.plotly_chart(figure, key=key("waterfall"), config=_QUIET_CHART, alt=charts.budget_alt(rank))
@@ -173,7 +176,7 @@ def what_ifs(answered: Answer) -> None:
     for pair in (found[:2], found[2:]):
         for column, table in zip(st.columns(2, gap="medium"), pair, strict=True):
             with column:
-                st.markdown(f"**{table.title}**")
+                st.markdown(f"**{table.title}**  \n`{words.flag_name(table.flag)}`")
                 _table(tables.what_if_rows(table), f"{table.title}: what changes with the flag")
 
 
@@ -182,12 +185,26 @@ def share(answered: Answer) -> None:
     plan = answered.plan
     st.subheader("Run it, share it", anchor=False)
     st.code(plan.serve_command, language="bash", wrap_lines=True)
-    st.caption("The link holds the whole request: whoever opens it sees this plan.")
-    st.code(state.link(answered.request), language=None, wrap_lines=True)
+    _link(answered)
     stem = downloads.file_stem(plan)
     with st.container(horizontal=True):
         _download("JSON", downloads.plan_json(plan, answered.model), f"{stem}.json", "application/json")
         _download("CSV", downloads.lines_csv(plan), f"{stem}.csv", "text/csv")
+
+
+def _link(answered: Answer) -> None:
+    try:
+        address = state.link(answered.request)
+    except PlanError as problem:
+        st.info(words.plain(problem.text), icon=":material/link_off:")
+        return
+    has_more = answered.request.config_json is not None and answered.documents.tensors is not None
+    st.caption(
+        "The link holds config.json and the flags; weight headers read from the file do not travel with it."
+        if has_more
+        else "The link holds the whole request: whoever opens it sees this plan."
+    )
+    st.code(address, language=None, wrap_lines=True)
 
 
 def _download(label: str, content: str, file_name: str, mime: str) -> None:
@@ -211,5 +228,10 @@ def resolved(plan: Plan) -> None:
 
 
 def _table(rows: list[tables.Row], alt: str) -> None:
-    if rows:
-        st.table(pd.DataFrame(rows), border="horizontal", hide_index=True, alt=alt)
+    if not rows:
+        return
+    frame = pd.DataFrame(rows)
+    formats: dict[Any, Any] = {
+        column: tables.FORMATS[column] for column in frame.columns if column in tables.FORMATS
+    }  # as pandas types them
+    st.table(frame.style.format(formats, na_rep="–"), border="horizontal", hide_index=True, alt=alt)

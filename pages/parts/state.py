@@ -14,15 +14,13 @@ import streamlit as st
 
 from pages.parts import form
 from pages.parts.what_if import WhatIf, what_ifs
-from planner import budget, kv_cache
+from planner import budget, kv_cache, planning
 from planner.answer import Plan
 from planner.defaults import resolve
 from planner.facts import PlanError
 from planner.inventory import ModelDocuments, ModelFacts
 from planner.model_catalog import catalogue_documents, catalogue_ids, config_documents
-from planner.model_config import read_model
-from planner.request import PlanRequest, from_query, to_query
-from planner.versions import parse_version
+from planner.request import PlanRequest
 
 CATALOGUE, HUB, FILES = SOURCES = ("Catalogue", "Hugging Face", "File")
 FIRST_REQUEST = PlanRequest(model_id="Qwen/Qwen3-8B", gpu="H100 80GB SXM")
@@ -43,6 +41,7 @@ class Answer:
 
     request: PlanRequest
     model: ModelFacts
+    documents: ModelDocuments
     digest: str
     plan: Plan
 
@@ -75,7 +74,7 @@ def start_session() -> None:
     if not query:
         return
     try:
-        fill(from_query(query))
+        fill(PlanRequest.from_query(query))
     except PlanError as error:
         fill(FIRST_REQUEST)
         keep("link_problem", f"This link cannot be read: {error.text} The first example is shown instead.")
@@ -88,19 +87,19 @@ def take_link_problem() -> str | None:
 
 
 def write_link() -> None:
-    """Put the form's present request into the address; an unfinished form leaves the address as it is."""
+    """Put the form's present request into the address; a form that makes none leaves no address behind."""
     try:
-        query = to_query(current_request())
+        query = current_request().to_query()
     except PlanError:
-        return
+        query = {}
     if st.query_params.to_dict() != query:
         st.query_params.from_dict(query)
 
 
 def link(request: PlanRequest) -> str:
-    """The address that brings `request` back."""
+    """The address that brings `request` back; raises `PlanError` for an upload that is too large for one."""
     base = (st.context.url or "").split("?", 1)[0]
-    return f"{base}?{urlencode(to_query(request))}"
+    return f"{base}?{urlencode(request.to_query())}"
 
 
 def fill(request: PlanRequest) -> None:
@@ -108,6 +107,14 @@ def fill(request: PlanRequest) -> None:
     for field, field_value in form.values_from(request).items():
         keep(field, field_value)
     _choose_model(request)
+
+
+def request_or_first() -> PlanRequest:
+    """The form's request, or the first example where the form makes none: what a pasted command changes."""
+    try:
+        return current_request()
+    except PlanError:
+        return FIRST_REQUEST
 
 
 def has_field(flag: str) -> bool:
@@ -132,6 +139,11 @@ def _choose_model(request: PlanRequest) -> None:
         keep("source", HUB)
         keep("hub_id", request.model_id)
         keep("hub_revision", request.revision or "")
+
+
+def is_dark() -> bool:
+    """Whether the reader's browser shows the dark theme."""
+    return st.context.theme.type == "dark"
 
 
 # -- the model --------------------------------------------------------------------------------------------------------
@@ -205,9 +217,7 @@ def current_request() -> PlanRequest:
 def _values() -> dict[str, Any]:
     prefix = key("")
     return {
-        str(name).removeprefix(prefix): held
-        for name, held in st.session_state.items()
-        if str(name).startswith(prefix)
+        str(name).removeprefix(prefix): held for name, held in st.session_state.items() if str(name).startswith(prefix)
     }
 
 
@@ -216,11 +226,9 @@ def answer() -> Answer | PlanError:
     try:
         loaded = current_model()
         request = current_request()
-        minor = parse_version(request.vllm_version).minor
-        facts_key = (loaded.digest, request.flags.quantization, minor)
-        model = _facts(*facts_key, loaded.documents)
-        digest = "|".join(map(str, facts_key))
-        return Answer(request=request, model=model, digest=digest, plan=_plan(digest, request, model))
+        plan = _plan(loaded.digest, request, loaded.documents)
+        model = planning.facts_for(request, loaded.documents)
+        return Answer(request=request, model=model, documents=loaded.documents, digest=loaded.digest, plan=plan)
     except PlanError as problem:
         return problem
 
@@ -228,17 +236,10 @@ def answer() -> Answer | PlanError:
 # Arguments with a leading underscore are not part of a cache's key: `digest` stands for them.
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
-def _facts(digest: str, quantization: str | None, vllm_minor: int, _documents: ModelDocuments) -> ModelFacts:
-    """One model's facts; not copied, because the planner's caches know them by identity."""
-    del digest
-    return read_model(_documents, quantization=quantization, vllm_minor=vllm_minor)
-
-
 @st.cache_data(max_entries=512, show_spinner=False)
-def _plan(digest: str, request: PlanRequest, _model: ModelFacts) -> Plan:
+def _plan(digest: str, request: PlanRequest, _documents: ModelDocuments) -> Plan:
     del digest
-    return budget.plan(request, _model)
+    return planning.answer(request, _documents)[0]
 
 
 @st.cache_data(max_entries=128, show_spinner=False)

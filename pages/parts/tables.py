@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pages.parts import charts, words
 from pages.parts.what_if import Trial, WhatIf
 from planner.answer import KvGroup, KvPool, Plan, RankPlan, ResolvedDefault
 
-Row = dict[str, str]
+Cell = str | float | None  # a number is shown by its column's format, None as a dash
+Row = dict[str, Cell]
+
+# How the numbers of a column are written; a column of numbers is set flush right.
+FORMATS: Mapping[str, Callable[[Any], str]] = {
+    "Exact bytes": words.count,
+    "Groups": words.count,
+    "Layers in each": words.count,
+    "Tokens per block": words.count,
+    "Page of one layer": words.small_bytes,
+    "Blocks per request": words.count,
+    "KV tokens": words.count,
+    "At once": words.concurrency,
+    "Size": words.gib,
+}
 
 GROUP_WORDS = {
     "full": "Full attention",
@@ -32,9 +48,9 @@ def line_rows(rank: RankPlan) -> list[Row]:
     return [
         {
             "Part": words.part_words(line.name).label,
-            "Size": words.gib(line.estimate.best_bytes),
+            "Size": line.estimate.best_bytes,
             "90 % band": words.band(line.estimate),
-            "Exact bytes": words.count(line.estimate.best_bytes),
+            "Exact bytes": line.estimate.best_bytes,
             "Where it comes from": words.plain(_source(line.estimate.formula, words.basis(line.estimate.basis))),
         }
         for line in charts.ordered_lines(rank)
@@ -47,8 +63,8 @@ def role_rows(rank: RankPlan) -> list[Row]:
     return [
         {
             "Weights of": role.replace("_", " ").capitalize(),
-            "Size": words.gib(num_bytes),
-            "Exact bytes": words.count(num_bytes),
+            "Size": num_bytes,
+            "Exact bytes": num_bytes,
         }
         for role, num_bytes in roles
         if num_bytes
@@ -56,38 +72,39 @@ def role_rows(rank: RankPlan) -> list[Row]:
 
 
 def group_rows(pool: KvPool) -> list[Row]:
-    """The KV cache groups as vLLM's planner makes them."""
+    """The KV cache groups as vLLM's planner makes them; equal ones share a row."""
     return [
         {
-            "KV group": _group_title(group),
-            "Layers": words.count(group.num_layers),
-            "Tokens per block": words.count(group.block_size),
-            "Page, one layer": words.small_bytes(group.page_bytes),
-            "Blocks per request": words.count(group.blocks_per_request),
+            "KV cache group": _group_title(group),
+            "Groups": number,
+            "Layers in each": group.num_layers,
+            "Tokens per block": group.block_size,
+            "Page of one layer": group.page_bytes,
+            "Blocks per request": group.blocks_per_request,
         }
-        for group in pool.groups
+        for group, number in Counter(pool.groups).items()
     ]
 
 
 def capacity_rows(plan: Plan) -> list[Row]:
     """The pool's figures: what one block, one token and one request take, and the longest that fits."""
     pool = plan.pool
-    rows = [
-        ("Tokens in a block", words.count(pool.block_size), ""),
-        ("Bytes of a block, all layers", words.small_bytes(pool.bytes_per_block), words.count(pool.bytes_per_block)),
-        ("Cache of one token", words.small_bytes(pool.kv_bytes_per_token), words.count(pool.kv_bytes_per_token)),
-        ("One request of the longest length", words.gib(pool.needed_bytes, "up"), words.count(pool.needed_bytes)),
-        ("Longest length that would fit", f"{words.count(pool.estimated_max_model_len)} tokens", ""),
+    rows: list[tuple[str, str, int | None]] = [
+        ("Tokens in a block", words.count(pool.block_size), None),
+        ("A block, all layers", words.small_bytes(pool.bytes_per_block), pool.bytes_per_block),
+        ("Cache of one token", words.small_bytes(pool.kv_bytes_per_token), pool.kv_bytes_per_token),
+        ("One request of the longest length", words.small_bytes(pool.needed_bytes), pool.needed_bytes),
+        ("Longest length that would fit", f"{words.count(pool.estimated_max_model_len)} tokens", None),
     ]
     if pool.state_bytes_per_request:
         state_bytes = pool.state_bytes_per_request
-        rows.insert(3, ("Recurrent state of one request", words.small_bytes(state_bytes), words.count(state_bytes)))
-    return [{"Per card": name, "Size": size, "Exact bytes": exact or "–"} for name, size, exact in rows]
+        rows.insert(3, ("Recurrent state of one request", words.small_bytes(state_bytes), state_bytes))
+    return [{"On each card": name, "Amount": amount, "Exact bytes": exact} for name, amount, exact in rows]
 
 
 def what_if_rows(table: WhatIf) -> list[Row]:
     """One row a tried value; the present one is marked in words."""
-    return [_trial_row(table.flag, trial) for trial in table.trials]
+    return [_trial_row(trial) for trial in table.trials]
 
 
 def resolved_rows(defaults: Sequence[ResolvedDefault]) -> list[Row]:
@@ -113,14 +130,14 @@ def _group_title(group: KvGroup) -> str:
     return f"{kinds}, {words.count(group.sliding_window)} tokens" if group.sliding_window else kinds
 
 
-def _trial_row(flag: str, trial: Trial) -> Row:
-    value = words.shown_value(trial.value)
-    row = {words.plain(words.flag_name(flag)): f"**{value}** (now)" if trial.is_present else value}
+def _trial_row(trial: Trial) -> Row:
+    shown = words.plain(words.shown_value(trial.value))
+    row: Row = {"Value": f"**{shown}** (now)" if trial.is_present else shown}
     if trial.plan is None:
-        return row | {"Starts": "refused", "KV tokens": "–", "Requests at once": "–"}
+        return row | {"Starts": "refused", "KV tokens": None, "At once": None}
     pool = trial.plan.pool
     return row | {
         "Starts": words.start_word(trial.plan),
-        "KV tokens": words.count(pool.tokens),
-        "Requests at once": words.concurrency(pool.max_concurrency),
+        "KV tokens": pool.tokens,
+        "At once": pool.max_concurrency,
     }

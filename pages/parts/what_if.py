@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from planner.answer import Plan
 from planner.budget import plan
@@ -68,7 +69,8 @@ def _trials(
 
 def _trial(request: PlanRequest, model: ModelFacts, flag: str, value: Value) -> Trial:
     try:
-        changed = replace(request, flags=replace(request.flags, **{flag: value}))
+        change: dict[str, Any] = {flag: value}  # a value of that flag's own type
+        changed = replace(request, flags=replace(request.flags, **change))
         return Trial(value=value, is_present=False, plan=plan(changed, model))
     except PlanError as error:
         return Trial(value=value, is_present=False, plan=None, refusal=error.text)

@@ -109,12 +109,12 @@ def three_digits(value: float | Decimal, rounding: Rounding = "nearest") -> str:
     return text.replace("-", _MINUS)
 
 
-def gib(num_bytes: int, rounding: Rounding = "nearest") -> str:
+def gib(num_bytes: float, rounding: Rounding = "nearest") -> str:
     """`num_bytes` as "15.0 GiB"."""
     return f"{three_digits(Decimal(num_bytes) / GIB, rounding)} GiB"
 
 
-def small_bytes(num_bytes: int) -> str:
+def small_bytes(num_bytes: float) -> str:
     """`num_bytes` of something far below a card's size, in the unit it is read best in: "2.00 MiB", "128 KiB"."""
     if abs(num_bytes) >= GIB:
         return gib(num_bytes)
@@ -125,9 +125,9 @@ def small_bytes(num_bytes: int) -> str:
     return exact_bytes(num_bytes)
 
 
-def exact_bytes(num_bytes: int) -> str:
+def exact_bytes(num_bytes: float) -> str:
     """`num_bytes` with every digit: "16,060,522,496 bytes"."""
-    return f"{num_bytes:,} bytes".replace("-", _MINUS)
+    return f"{num_bytes:,.0f} bytes".replace("-", _MINUS)
 
 
 def band(estimate: Estimate) -> str:
@@ -138,9 +138,9 @@ def band(estimate: Estimate) -> str:
     return f"{low} to {three_digits(Decimal(estimate.high_bytes) / GIB, 'up')} GiB"
 
 
-def count(number: int) -> str:
+def count(number: float) -> str:
     """A whole number with its thousands separated."""
-    return f"{number:,}".replace("-", _MINUS)
+    return f"{number:,.0f}".replace("-", _MINUS)
 
 
 def count_band(low: int, high: int) -> str:
@@ -149,8 +149,8 @@ def count_band(low: int, high: int) -> str:
 
 
 def concurrency(times: float) -> str:
-    """How many requests run at once, rounded down as a capacity: "3.12×"."""
-    return f"{three_digits(Decimal(str(times)), 'down')}×"
+    """How many requests run at once: "3.12×", rounded as vLLM's log rounds it."""
+    return f"{three_digits(Decimal(str(times)))}×"
 
 
 def concurrency_band(low: float, high: float) -> str:

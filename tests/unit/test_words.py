@@ -89,8 +89,8 @@ def test_a_tooltip_holds_bytes_band_formula_and_basis(fitting_plan: Plan) -> Non
     assert r"derived by formula\: a formula" in text
 
 
-def test_concurrency_is_never_promised_too_high() -> None:
-    assert words.concurrency(3.129) == "3.12×"
+def test_concurrency_is_rounded_as_in_the_log_and_its_band_outwards() -> None:
+    assert words.concurrency(3.126) == "3.13×"
     assert words.concurrency_band(2.999, 3.001) == "2.99 to 3.01×"
 
 
