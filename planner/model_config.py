@@ -245,7 +245,7 @@ def _known_dtype(view: ConfigView, key: str) -> str:
 
 
 def _max_position(read: _Read, documents: ModelDocuments) -> tuple[int, tuple[Finding, ...]]:
-    """vLLM's derived length: the least of the known keys, times a rope factor that is not yet in it (config/model.py)."""
+    """The longest length as vLLM derives it: the least of the known keys, times a rope factor that is not yet in it (config/model.py)."""
     text = read.text
     lengths = [value for key in _LENGTH_KEYS if (value := text.optional_integer(key, least=1)) is not None]
     own = text.optional_integer("model_max_length", least=1)

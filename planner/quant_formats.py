@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from planner.sharding import LocalExperts, LocalLinear
 from planner.units import div_ceil, round_up
@@ -71,7 +71,7 @@ def linear_tensors(form: Format, shape: LocalLinear, dtype_bytes: int) -> tuple[
     if not form.bits:
         return (rows * columns * dtype_bytes, *bias)
     tensors = [_packed_bytes(rows * columns, form)]
-    tensors += _scales(form, 1, rows, columns, len(shape.out_features), dtype_bytes)
+    tensors += _scales(form, _Matrices(1, rows, columns, len(shape.out_features)), dtype_bytes)
     tensors += [_FLOAT32_BYTES * len(shape.out_features)] * form.tensor_scalars
     tensors += [dtype_bytes * len(shape.out_features)] * form.dtype_scalars
     if form.has_order:
@@ -85,8 +85,16 @@ def _packed_bytes(num_values: int, form: Format) -> int:
     return -int(-(num_values * form.bits) // 8)
 
 
-def _scales(form: Format, experts: int, rows: int, columns: int, num_fused: int, dtype_bytes: int) -> list[int]:
-    """The scale tensor of `experts` matrices [rows, columns], and the zero points beside it."""
+class _Matrices(NamedTuple):
+    num: int  # 1 for a linear, else the experts on the rank
+    rows: int
+    columns: int
+    fused: int  # projections that share the matrix
+
+
+def _scales(form: Format, matrices: _Matrices, dtype_bytes: int) -> list[int]:
+    """The scale tensor of the matrices, and the zero points beside it."""
+    experts, rows, columns, num_fused = matrices
     if form.scale == "none":
         return []
     width = form.scale_bytes or dtype_bytes
@@ -118,9 +126,9 @@ def expert_tensors(form: Format, shape: LocalExperts, dtype_bytes: int) -> tuple
     for rows, columns, projections in ((fused * width, hidden, fused), (hidden, width, 1)):
         tensors.append(_packed_bytes(num * rows * columns, form))
         if form.scale == "block" and projections == 2:  # each projection's rows are rounded up to blocks of their own
-            tensors += [2 * size for size in _scales(form, num, rows // 2, columns, 1, dtype_bytes)]
+            tensors += [2 * size for size in _scales(form, _Matrices(num, rows // 2, columns, 1), dtype_bytes)]
         else:
-            tensors += _scales(form, num, rows, columns, projections, dtype_bytes)
+            tensors += _scales(form, _Matrices(num, rows, columns, projections), dtype_bytes)
     tensors += _moe_scalars(form, num, fused)
     return (*tensors, *biases)
 

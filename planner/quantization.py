@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from planner.facts import Finding, PlanError
 from planner.inventory import Embedding, Experts, Linear, ModelFacts, QuantFacts
-from planner.quant_formats import PLAIN, Format
 from planner.quant_compressed import CompressedTensors
+from planner.quant_formats import PLAIN, Format
 from planner.quant_methods import (
     AutoRound,
     Awq,

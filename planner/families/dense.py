@@ -1,215 +1,350 @@
-"""Dense decoders: one attention and one MLP a layer. A `Style` says what sets a class apart from Llama."""
+"""Dense decoders that differ little from Llama: what vLLM's class of each architecture changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from planner.config_view import ConfigView
 from planner.families import Builder, Built, FamilyInput
-from planner.families.blocks import (
-    AttentionShape,
-    Vocabulary,
-    attention,
-    attention_shape,
-    build_layers,
-    final_norm,
-    gated_mlp,
-    kv_cache,
-    layer_norms,
-    plain_mlp,
-    vocabulary,
+from planner.families.blocks import gated_mlp, plain_mlp
+from planner.families.dense_classic import CLASSIC_BUILDERS
+from planner.families.dense_style import (
+    Style,
+    Windows,
+    layer_windows,
+    on_every_stage,
+    on_transformers,
+    styled,
 )
-from planner.families.rope import inverse_frequencies, rope_cache
-from planner.inventory import Buffer, Module, Part, Tensor
+from planner.families.rope import rope_cache, rope_parameters
+from planner.inventory import Buffer, Linear, Tensor
 
-Rope = Literal["cache", "inverse_frequencies", "none"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
-    """What one model class builds. Names are the checkpoint's; sizes come from the config through `shape` and `mlp`."""
-
-    shape: AttentionShape
-    mlp: tuple[Module, ...]
-    norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
-    norm_bias: bool = False
-    vocabulary: Vocabulary
-    final_norm: str = "model.norm"
-    final_norm_on_every_stage: bool = False
-    layers: str = "model.layers"
-    attention_prefix: str = "self_attn"
-    qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
-    fused_qkv: str = "qkv_proj"
-    output: str = "o_proj"
-    rope: tuple[Buffer, ...] = ()
-    extra: tuple[Module, ...] = ()  # of each layer
+llama_like = styled()
 
 
-Restyle = Callable[[ConfigView, Style], Style]
-
-
-def layer_windows(text: ConfigView, num_layers: int) -> tuple[int | None, ...]:
-    """Each layer's window: `layer_types` where given, else `sliding_window` on all layers (0 or null: none)."""
-    is_used = text.flag("use_sliding_window", default=True)  # Qwen2 and Qwen3 state a window that they do not use
-    window = (text.optional_integer("sliding_window") or None) if is_used else None
-    kinds = text.items("layer_types")
-    if kinds and window:
-        return tuple(
-            window if index < len(kinds) and kinds[index] == "sliding_attention" else None
-            for index in range(num_layers)
-        )
-    return (window,) * num_layers
-
-
-def llama_style(text: ConfigView) -> Style:
-    """The style of vLLM's LlamaForCausalLM for this config."""
-    bias = text.flag("attention_bias", default=False) or text.flag("bias", default=False)
-    shape = attention_shape(text, qkv_bias=text.flag("qkv_bias", default=bias), output_bias=bias)
-    mlp = gated_mlp(shape.hidden_size, text.integer("intermediate_size"), has_bias=text.flag("mlp_bias", default=False))
-    return Style(
-        shape=shape,
-        mlp=mlp,
-        vocabulary=vocabulary(text, ties=text.flag("tie_word_embeddings", default=False)),
-        rope=(rope_cache(text, shape.head_size),),
-    )
-
-
-def build_style(style: Style, num_layers: int, windows: tuple[int | None, ...]) -> Built:
-    """The whole inventory of a style."""
-    hidden = style.shape.hidden_size
-    modules = (
-        *attention(
-            style.shape,
-            prefix=style.attention_prefix,
-            qkv=style.qkv,
-            output=style.output,
-            fused=style.fused_qkv,
-        ),
-        *style.mlp,
-        *layer_norms(hidden, *style.norms, has_bias=style.norm_bias),
-        *style.extra,
-        *style.rope,
-    )
-    layers = build_layers(num_layers, style.layers, lambda index: (modules, (kv_cache(style.shape, windows[index]),)))
-    norm_stage: Literal["every", "last"] = "every" if style.final_norm_on_every_stage else "last"
-    parts = (
-        *style.vocabulary.parts(),
-        final_norm(hidden, name=style.final_norm, has_bias=style.norm_bias, stage=norm_stage),
-    )
-    return Built(layers=layers, parts=parts, ties_embeddings=style.vocabulary.ties)
-
-
-def _builder(restyle: Restyle | None = None) -> Builder:
-    def build(family: FamilyInput) -> Built:
-        text = family.text
-        style = llama_style(text)
-        if restyle is not None:
-            style = restyle(text, style)
-        num_layers = text.integer("num_hidden_layers")
-        return build_style(style, num_layers, layer_windows(text, num_layers))
-
-    return build
-
-
-llama_like = _builder()
-
-
-def _on_every_stage(style: Style) -> Style:
-    """Classes that build both tables and the last norm on each pipeline rank."""
-    tables = replace(style.vocabulary, embedding_on_every_stage=True, head_on_every_stage=True)
-    return replace(style, vocabulary=tables, final_norm_on_every_stage=True)
-
-
-def _transformers(style: Style) -> Style:
-    """A class that runs on the Transformers backend keeps inverse frequencies in place of a rotary cache."""
-    sizes = {buffer.shape[1] for buffer in style.rope}
-    return replace(style, rope=tuple(inverse_frequencies(size) for size in sorted(sizes)))
+def _width(text: ConfigView) -> int:
+    return text.integer("intermediate_size")
 
 
 def _qwen2(text: ConfigView, style: Style) -> Style:
-    qk_norm = "head" if text.flag("qk_norm", default=False) else None
     head_size = style.shape.hidden_size // style.shape.num_heads
+    qk_norm = "head" if text.flag("qk_norm", default=False) else None
     shape = replace(style.shape, qkv_bias=True, output_bias=False, qk_norm=qk_norm, head_size=head_size)
-    return replace(style, shape=shape, rope=(rope_cache(text, head_size),))
+    return replace(style, shape=shape, rope=_qwen_rope(text, head_size), windows=_qwen_windows(text))
 
 
 def _qwen3(text: ConfigView, style: Style) -> Style:
-    del text
-    return replace(style, shape=replace(style.shape, qk_norm="head", output_bias=False))
+    shape = replace(style.shape, qk_norm="head", output_bias=False)
+    return replace(style, shape=shape, rope=_qwen_rope(text, shape.head_size), windows=_qwen_windows(text))
+
+
+def _qwen_windows(text: ConfigView) -> Windows:
+    """A window on all layers or on none: `use_sliding_window` decides, and vLLM refuses a mixture."""
+    window = text.optional_integer("sliding_window") if text.flag("use_sliding_window", default=False) else None
+    return (window or None,) * text.integer("num_hidden_layers")
+
+
+def _qwen_rope(text: ConfigView, head_size: int) -> tuple[Buffer, ...]:
+    """One cache, or five under dual chunk attention (Qwen2.5-1M): two of a chunk's length, three of the whole."""
+    whole = rope_cache(text, head_size)
+    chunked = text.section("dual_chunk_attention_config")
+    if chunked is None:
+        return (whole,)
+    chunk = chunked.integer("chunk_size", default=262144) - chunked.integer("local_size", default=8192)
+    columns = whole.shape[1]
+    return (
+        Buffer(name="rotary_chunk", shape=(chunk, columns), repeat=3, is_shared=True),
+        Buffer(name="rotary_whole", shape=(text.integer("max_position_embeddings"), columns), repeat=2, is_shared=True),
+    )
 
 
 def _phi3(text: ConfigView, style: Style) -> Style:
-    del text
-    mlp = gated_mlp(
-        style.shape.hidden_size,
-        style.mlp[1].in_features,  # type: ignore[union-attr]  # the down projection
-        names=("gate_up_proj", "gate_up_proj", "down_proj"),
-    )
+    mlp = gated_mlp(style.shape.hidden_size, _width(text), names=("gate_up_proj", "gate_up_proj", "down_proj"))
     return replace(style, qkv=("qkv_proj",), mlp=mlp)
-
-
-def _olmo2(text: ConfigView, style: Style) -> Style:
-    del text
-    style = replace(style, shape=replace(style.shape, qk_norm="full"))
-    return _transformers(replace(style, norms=("post_attention_layernorm", "post_feedforward_layernorm")))
-
-
-def _plain_transformers(text: ConfigView, style: Style) -> Style:
-    del text
-    return _transformers(style)
 
 
 def _seed_oss(text: ConfigView, style: Style) -> Style:
     bias = text.flag("attention_out_bias", default=False)
-    return _transformers(replace(style, shape=replace(style.shape, output_bias=bias)))
+    return on_transformers(replace(style, shape=replace(style.shape, output_bias=bias)))
 
 
-def _gpt2(family: FamilyInput) -> Built:
-    text = family.text
-    hidden = text.integer("n_embd", "hidden_size")
-    inner = text.integer("n_inner", default=4 * hidden)
-    shape = attention_shape(text, qkv_bias=True, output_bias=True)
-    style = Style(
-        shape=shape,
-        mlp=plain_mlp(hidden, inner, up="mlp.c_fc", down="mlp.c_proj", has_bias=True),
-        norms=("ln_1", "ln_2"),
-        norm_bias=True,
-        vocabulary=Vocabulary(
-            num_rows=text.integer("vocab_size"),
-            dim=hidden,
-            ties=text.flag("tie_word_embeddings", default=True),
-            embedding="transformer.wte",
-            embedding_on_every_stage=True,
-            head_on_every_stage=True,
-        ),
-        final_norm="transformer.ln_f",
-        final_norm_on_every_stage=True,
-        layers="transformer.h",
-        attention_prefix="attn",
-        qkv=("c_attn",),
-        fused_qkv="c_attn",
-        output="c_proj",
+def _smollm3(text: ConfigView, style: Style) -> Style:
+    windows = style.windows if text.flag("use_sliding_window", default=False) else (None,) * len(style.windows)
+    return on_transformers(replace(style, windows=windows))
+
+
+def _plain_transformers(text: ConfigView, style: Style) -> Style:
+    del text
+    return on_transformers(style)
+
+
+def _olmo1(text: ConfigView, style: Style) -> Style:
+    del text
+    return on_transformers(replace(style, has_norm_weight=False))
+
+
+def _olmo2(text: ConfigView, style: Style) -> Style:
+    del text
+    norms = ("post_attention_layernorm", "post_feedforward_layernorm")
+    return on_transformers(replace(style, shape=replace(style.shape, qk_norm="full"), norms=norms))
+
+
+def _olmo3(text: ConfigView, style: Style) -> Style:
+    return replace(_olmo2(text, style), windows=_patterned_windows(text, 4))
+
+
+def _patterned_windows(text: ConfigView, default_pattern: int) -> Windows:
+    """`layer_types` where given, else every n-th layer full and the others sliding."""
+    num_layers = text.integer("num_hidden_layers")
+    if text.has("layer_types"):
+        return layer_windows(text, num_layers)
+    window = text.optional_integer("sliding_window") or None
+    pattern = text.values.get("sliding_window_pattern", default_pattern)
+    if isinstance(pattern, str) and pattern:
+        return tuple(window if pattern[index % len(pattern)] == "L" else None for index in range(num_layers))
+    period = text.integer("sliding_window_pattern", default=default_pattern)
+    return tuple(window if (index + 1) % period else None for index in range(num_layers))
+
+
+def _arcee(text: ConfigView, style: Style) -> Style:
+    return on_transformers(replace(style, mlp=_up_down(text, style, has_bias=text.flag("mlp_bias", default=False))))
+
+
+def _up_down(text: ConfigView, style: Style, *, has_bias: bool) -> tuple[Linear, Linear]:
+    return plain_mlp(style.shape.hidden_size, _width(text), up="mlp.up_proj", down="mlp.down_proj", has_bias=has_bias)
+
+
+def _jais2(text: ConfigView, style: Style) -> Style:
+    return replace(_arcee(text, style), norm_bias=True)
+
+
+def _glm(text: ConfigView, style: Style) -> Style:
+    """GLM-4-9B in transformers' own class: fused gate and up in the checkpoint, half of each head rotated."""
+    mlp = gated_mlp(style.shape.hidden_size, _width(text), names=("gate_up_proj", "gate_up_proj", "down_proj"))
+    style = replace(style, mlp=mlp, shape=replace(style.shape, output_bias=False), rope=_half_rope(text, style))
+    return on_transformers(style)
+
+
+def _half_rope(text: ConfigView, style: Style) -> tuple[Buffer, ...]:
+    settings = dict(rope_parameters(text))
+    settings.setdefault("partial_rotary_factor", 0.5)
+    return (rope_cache(text, style.shape.head_size, settings=settings),)
+
+
+def _glm4(text: ConfigView, style: Style) -> Style:
+    mlp = gated_mlp(style.shape.hidden_size, _width(text), names=("gate_up_proj", "gate_up_proj", "down_proj"))
+    norms = ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm")
+    shape = replace(style.shape, output_bias=False)
+    return replace(style, mlp=mlp, norms=norms, shape=shape, rope=_half_rope(text, style))
+
+
+def _cohere(text: ConfigView, style: Style) -> Style:
+    """Command-R: one norm before attention and MLP in parallel, the table tied, Q and K normed per head and divided."""
+    shape = replace(
+        style.shape,
+        qkv_bias=False,
+        output_bias=False,
+        qk_norm="sharded" if text.flag("use_qk_norm", default=False) else None,
     )
-    num_layers = text.integer("n_layer", "num_hidden_layers")
-    built = build_style(style, num_layers, (None,) * num_layers)
-    return _with_positions(built, "transformer.wpe", text.integer("n_positions", "max_position_embeddings"), hidden)
+    longest = text.integer("model_max_length", "max_position_embeddings", default=8192)
+    rope = (rope_cache(text, shape.head_size, max_position=longest),)
+    style = replace(style, shape=shape, norms=("input_layernorm",), rope=rope)
+    return on_every_stage(replace(style, vocabulary=replace(style.vocabulary, ties=True)))
 
 
-def _with_positions(built: Built, name: str, num_rows: int, dim: int) -> Built:
-    """Learned position embeddings, whole on every rank and every pipeline stage."""
-    table = Tensor(name=name, role="embedding", shape=(num_rows, dim))
-    return replace(built, parts=(*built.parts, Part(prefix="", stage="every", modules=(table,))))
+def _cohere2(text: ConfigView, style: Style) -> Style:
+    windows = tuple(window + 1 if window else None for window in _patterned_windows(text, 4))
+    return replace(_cohere(text, style), windows=windows)
 
 
+def _exaone(text: ConfigView, style: Style) -> Style:
+    mlp = gated_mlp(style.shape.hidden_size, _width(text), names=("c_fc_0", "c_fc_1", "c_proj"))
+    return replace(
+        style,
+        mlp=mlp,
+        norms=("ln_1", "ln_2"),
+        final_norm="transformer.ln_f",
+        layers="transformer.h",
+        attention_prefix="attn.attention",
+        output="out_proj",
+        vocabulary=replace(style.vocabulary, embedding="transformer.wte"),
+    )
+
+
+def _exaone4(text: ConfigView, style: Style) -> Style:
+    norms = ("post_attention_layernorm", "post_feedforward_layernorm")
+    shape = replace(style.shape, qk_norm="head")
+    return replace(style, shape=shape, norms=norms, windows=_patterned_windows(text, 4))
+
+
+def _nemotron(text: ConfigView, style: Style) -> Style:
+    mlp = _up_down(text, style, has_bias=text.flag("mlp_bias", default=False))
+    return replace(style, mlp=mlp, norm_bias=True)
+
+
+def _stablelm(text: ConfigView, style: Style) -> Style:
+    shape = replace(style.shape, qkv_bias=text.flag("use_qkv_bias", default=False), output_bias=False)
+    return on_every_stage(replace(style, shape=shape, norm_bias=True))
+
+
+def _orion(text: ConfigView, style: Style) -> Style:
+    del text
+    return on_every_stage(replace(style, norm_bias=True))
+
+
+def _internlm2(text: ConfigView, style: Style) -> Style:
+    mlp = gated_mlp(style.shape.hidden_size, _width(text), prefix="feed_forward", names=("w1", "w3", "w2"))
+    style = replace(
+        style,
+        mlp=mlp,
+        shape=replace(style.shape, qkv_bias=False, output_bias=False),
+        attention_prefix="attention",
+        qkv=("wqkv",),
+        fused_qkv="wqkv",
+        output="wo",
+        norms=("attention_norm", "ffn_norm"),
+        vocabulary=replace(style.vocabulary, embedding="model.tok_embeddings", head="output"),
+    )
+    return on_every_stage(style)
+
+
+def _minicpm(text: ConfigView, style: Style) -> Style:
+    del text
+    return on_every_stage(style)
+
+
+def _ernie45(text: ConfigView, style: Style) -> Style:
+    bias = text.flag("use_bias", default=False)
+    return replace(style, shape=replace(style.shape, qkv_bias=bias or style.shape.qkv_bias, output_bias=False))
+
+
+def _telechat2(text: ConfigView, style: Style) -> Style:
+    """Biases on the output and down projections only."""
+    gate, down = gated_mlp(style.shape.hidden_size, _width(text))
+    shape = replace(style.shape, qkv_bias=False, output_bias=True)
+    return replace(style, shape=shape, mlp=(gate, replace(down, has_bias=True)))
+
+
+def _apertus(text: ConfigView, style: Style) -> Style:
+    """An MLP without a gate whose activation learns two numbers and keeps two more."""
+    return replace(
+        style,
+        shape=replace(style.shape, qk_norm="head"),
+        mlp=_up_down(text, style, has_bias=text.flag("mlp_bias", default=False)),
+        norms=("attention_layernorm", "feedforward_layernorm"),
+        extra=(
+            Tensor(name="mlp.act_fn", role="mlp", shape=(1,), repeat=2),
+            Buffer(name="mlp.act_fn", shape=(1,), repeat=2),
+        ),
+    )
+
+
+def _hunyuan(text: ConfigView, style: Style) -> Style:
+    del text
+    return on_transformers(replace(style, shape=replace(style.shape, qk_norm="head")))
+
+
+def _hyperclovax(text: ConfigView, style: Style) -> Style:
+    extra = ("post_norm1", "post_norm2") if text.flag("use_post_norm", default=False) else ()
+    return replace(style, norms=(*style.norms, *extra))
+
+
+def _baichuan(text: ConfigView, style: Style) -> Style:
+    """7B rotates, 13B (hidden size above 4096) uses ALiBi."""
+    is_rotary = style.shape.hidden_size <= 4096
+    rope = style.rope if is_rotary and text.has("max_position_embeddings") else ()
+    return on_every_stage(replace(style, qkv=("W_pack",), fused_qkv="W_pack", rope=rope))
+
+
+def _internlm1(text: ConfigView, style: Style) -> Style:
+    bias = text.flag("bias", default=True)
+    return replace(style, shape=replace(style.shape, qkv_bias=bias, output_bias=bias))
+
+
+def _without_head(builder: Builder) -> Builder:
+    """An embedding model: the same decoder with no head built."""
+
+    def build(family: FamilyInput) -> Built:
+        built = builder(family)
+        parts = tuple(
+            part for part in built.parts if not any(getattr(module, "role", "") == "head" for module in part.modules)
+        )
+        return replace(built, parts=parts)
+
+    return build
+
+
+def _with_score(builder: Builder) -> Builder:
+    """A classifier or reward model: no head, a float32 score projection instead."""
+    headless = _without_head(builder)
+
+    def build(family: FamilyInput) -> Built:
+        built = headless(family)
+        labels = len(family.root.values.get("id2label") or ()) or family.root.integer("num_labels", default=2)
+        score = Tensor(name="score", role="head", shape=(labels, family.text.integer("hidden_size")), dtype="float32")
+        last = next(part for part in built.parts if part.stage == "last")
+        return replace(built, parts=(*built.parts, replace(last, modules=(score,))))
+
+    return build
+
+
+_QWEN2, _QWEN3 = styled(_qwen2), styled(_qwen3)
+_LLAMAS = (
+    "LlamaForCausalLM",
+    "LLaMAForCausalLM",
+    "MistralForCausalLM",
+    "Ministral3ForCausalLM",
+    "GraniteForCausalLM",
+    "InternLM3ForCausalLM",
+    "IQuestCoderForCausalLM",
+    "TeleChat3ForCausalLM",
+    "TeleFLMForCausalLM",
+    "SolarForCausalLM",
+    "AquilaForCausalLM",
+    "AquilaModel",
+    "XverseForCausalLM",
+)
 BUILDERS: dict[str, Builder] = {
-    **dict.fromkeys(("LlamaForCausalLM", "LLaMAForCausalLM", "MistralForCausalLM", "GraniteForCausalLM"), llama_like),
-    "Qwen2ForCausalLM": _builder(_qwen2),
-    "Qwen3ForCausalLM": _builder(_qwen3),
-    "Phi3ForCausalLM": _builder(_phi3),
-    "Olmo2ForCausalLM": _builder(_olmo2),
-    "SeedOssForCausalLM": _builder(_seed_oss),
-    "GPT2LMHeadModel": _gpt2,
-    "SmolLM3ForCausalLM": _builder(_plain_transformers),
+    **CLASSIC_BUILDERS,
+    **dict.fromkeys(_LLAMAS, llama_like),
+    "Qwen2ForCausalLM": _QWEN2,
+    "MiMoForCausalLM": _QWEN2,
+    "Qwen3ForCausalLM": _QWEN3,
+    "Phi3ForCausalLM": styled(_phi3),
+    "SeedOssForCausalLM": styled(_seed_oss),
+    "SmolLM3ForCausalLM": styled(_smollm3),
+    "CwmForCausalLM": styled(_plain_transformers),
+    "NanbeigeForCausalLM": styled(_plain_transformers),
+    "OlmoForCausalLM": styled(_olmo1),
+    "Olmo2ForCausalLM": styled(_olmo2),
+    "Olmo3ForCausalLM": styled(_olmo3),
+    "ArceeForCausalLM": styled(_arcee),
+    "Jais2ForCausalLM": styled(_jais2),
+    "GlmForCausalLM": styled(_glm),
+    "Glm4ForCausalLM": styled(_glm4),
+    "CohereForCausalLM": styled(_cohere),
+    "Cohere2ForCausalLM": styled(_cohere2),
+    "ExaoneForCausalLM": styled(_exaone),
+    "Exaone4ForCausalLM": styled(_exaone4),
+    "NemotronForCausalLM": styled(_nemotron),
+    "StableLmForCausalLM": styled(_stablelm),
+    "StableLMEpochForCausalLM": styled(_stablelm),
+    "OrionForCausalLM": styled(_orion),
+    "InternLM2ForCausalLM": styled(_internlm2),
+    "InternLMForCausalLM": styled(_internlm1),
+    "MiniCPMForCausalLM": styled(_minicpm),
+    "Ernie4_5ForCausalLM": styled(_ernie45),
+    "TeleChat2ForCausalLM": styled(_telechat2),
+    "ApertusForCausalLM": styled(_apertus),
+    "HunYuanDenseV1ForCausalLM": styled(_hunyuan),
+    "HyperCLOVAXForCausalLM": styled(_hyperclovax),
+    "BaichuanForCausalLM": styled(_baichuan),
+    "BaiChuanForCausalLM": styled(_baichuan),
+    "LlamaModel": _without_head(llama_like),
+    "MistralModel": _without_head(llama_like),
+    "Qwen2Model": _without_head(_QWEN2),
+    "Qwen3Model": _without_head(_QWEN3),
+    "LlamaForSequenceClassification": _with_score(llama_like),
+    "Qwen2ForSequenceClassification": _with_score(_QWEN2),
+    "Qwen3ForSequenceClassification": _with_score(_QWEN3),
 }

@@ -54,7 +54,7 @@ def layer_kinds(text: ConfigView, default_pattern: int) -> tuple[str, ...]:
     return tuple(_SLIDING if (index + 1) % pattern else _FULL for index in range(num_layers))
 
 
-def _whole(text: ConfigView, layers: Any, *extra: Part, ties: bool = True) -> Built:  # noqa: ANN401 - Built checks it
+def _whole(text: ConfigView, layers: Any, *extra: Part, ties: bool = True) -> Built:
     hidden = text.integer("hidden_size")
     table = vocabulary(text, ties=ties, embedding_on_every_stage=True, head_on_every_stage=True)
     normalizer = Part(prefix="", stage="every", modules=(Buffer(name="normalizer", shape=_SCALAR),))

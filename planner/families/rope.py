@@ -25,7 +25,7 @@ def rope_parameters(text: ConfigView, layer_type: str | None = None) -> Mapping[
     merged = dict(text.values.get("rope_scaling") or text.values.get("rope_parameters") or {})
     nested = {key: value for key, value in merged.items() if isinstance(value, dict)}
     if nested:
-        merged = dict(nested.get(layer_type or "", None) or next(iter(nested.values())))
+        merged = dict(nested.get(layer_type or "") or next(iter(nested.values())))
     partial = _first(text, "partial_rotary_factor", "rotary_pct", "rotary_emb_fraction")
     if partial is not None:
         merged.setdefault("partial_rotary_factor", partial)
@@ -43,7 +43,7 @@ def _first(text: ConfigView, *names: str) -> object:
     return next((text.values[name] for name in names if text.values.get(name) is not None), None)
 
 
-def rope_cache(
+def rope_cache(  # noqa: PLR0913 - two sizes, then what get_rope takes by keyword
     text: ConfigView,
     head_size: int,
     *,
