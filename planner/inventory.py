@@ -58,6 +58,8 @@ class Linear:
     # For `column`: output i is cut into min(TP, max_shards[i]) pieces and copied beyond that (Mamba-2's B and C groups);
     # 0 or an empty tuple: no bound.
     max_shards: tuple[int, ...] = ()
+    # Held whole where vLLM splits an expert layer by tokens: expert parallelism with TP and data parallelism both above 1.
+    is_whole_in_sequence_parallel: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

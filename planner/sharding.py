@@ -19,6 +19,15 @@ class Split:
     moe_tp: int
     ep: int
 
+    @property
+    def is_sequence_parallel(self) -> bool:
+        """Whether expert layers are split by tokens (ParallelConfig.use_sequence_parallel_moe, since 0.11)."""
+        return self.ep > 1 and self.moe_tp > self.tp > 1
+
+    def tp_of(self, module: Linear) -> int:
+        """Over how many ranks tensor parallelism divides `module`."""
+        return 1 if module.is_whole_in_sequence_parallel and self.is_sequence_parallel else self.tp
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalLinear:

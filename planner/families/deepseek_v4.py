@@ -155,6 +155,7 @@ def _feed_forward(text: ConfigView, sizes: _Sizes, *, is_hashed: bool) -> tuple[
         prefix="ffn",
         score_bias_name="gate.e_score_correction_bias" if has_score_bias else None,
         shared_intermediate_size=size * text.integer("n_shared_experts", default=0, least=0),
+        is_shared_whole_in_sequence_parallel=True,
     )
     modules = block.modules(sizes.hidden)
     if not is_hashed:

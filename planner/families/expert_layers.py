@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.families.blocks import gated_mlp
 from planner.inventory import Experts, Linear, Module, Tensor
@@ -27,6 +27,7 @@ class ExpertBlock:
     shared_prefix: str | None = None  # None: "{prefix}.shared_experts"
     has_shared_gate: bool = False
     has_shared_bias: bool = False
+    is_shared_whole_in_sequence_parallel: bool = False
 
     def modules(self, hidden_size: int) -> tuple[Module, ...]:
         """Router, score bias, routed experts and shared experts for hidden states of `hidden_size`."""
@@ -70,10 +71,12 @@ class ExpertBlock:
         gate = (self._router("shared_expert_gate", hidden_size, 1, dtype=None),) if self.has_shared_gate else ()
         if not self.shared_intermediate_size:
             return gate
-        return gate + gated_mlp(
+        shared = gated_mlp(
             hidden_size,
             self.shared_intermediate_size,
             prefix=self.shared_prefix or f"{self.prefix}.shared_experts",
             has_bias=self.has_shared_bias,
             role="shared_experts",
         )
+        is_whole = self.is_shared_whole_in_sequence_parallel
+        return gate + tuple(replace(linear, is_whole_in_sequence_parallel=is_whole) for linear in shared)

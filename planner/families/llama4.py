@@ -65,6 +65,7 @@ def _experts(text: ConfigView) -> ExpertBlock:
         router_name="router",
         shared_intermediate_size=size,
         shared_prefix="feed_forward.shared_expert",
+        is_shared_whole_in_sequence_parallel=True,
     )
 
 

@@ -80,6 +80,7 @@ def deepseek_experts(text: ConfigView) -> ExpertBlock:
         top_k=text.integer("num_experts_per_tok"),
         score_bias_name="gate.e_score_correction_bias" if has_score_bias else None,
         shared_intermediate_size=size * text.integer("n_shared_experts", default=0, least=0),
+        is_shared_whole_in_sequence_parallel=True,
     )
 
 
