@@ -76,6 +76,7 @@ class _LayoutKey:
             *(resolved.num_speculative_tokens, resolved.tp, resolved.pp, resolved.dcp, flags.block_size),
             *(flags.num_gpu_blocks_override, flags.mamba_cache_dtype, flags.mamba_ssm_cache_dtype),
             *(flags.attention_backend, flags.speculative_config, flags.kv_cache_dtype),
+            *(flags.disable_sliding_window, resolved.runner == "v0"),
         )
 
     def __hash__(self) -> int:
@@ -192,6 +193,12 @@ def max_concurrency(layout: KvLayout, num_blocks: int, length_tokens: int) -> fl
     if layout.options.rules.is_v0 or not layout.options.rules.can_group:
         return num_blocks * layout.block_size * layout.options.serving.dcp / length_tokens
     return num_blocks / blocks_per_request(layout, length_tokens)
+
+
+def host_blocks(layout: KvLayout, swap_space_bytes: int) -> int:
+    """Blocks that V0's `--swap-space` holds in host memory: swap_space_bytes // bytes_per_block."""
+    largest = max(layout.bytes_per_block, default=0)
+    return max(swap_space_bytes, 0) // largest if largest else 0
 
 
 def needed_bytes(layout: KvLayout, stage: int, length_tokens: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from planner.defaults import Resolved
 from planner.facts import Finding
-from planner.inventory import Cache, Layer, ModelFacts
+from planner.inventory import Cache, ModelFacts
 from planner.kv_block_size import (
     Backend,
     BackendQuestion,
@@ -21,6 +21,7 @@ from planner.kv_block_size import (
     choose_backend,
     is_large_block_allowed,
 )
+from planner.kv_drafts import draft_caches
 from planner.kv_dtypes import (
     KvUse,
     check_kv_cache_dtype,
@@ -45,6 +46,7 @@ from planner.parallel import layer_ranges
 from planner.units import round_up
 from planner.versions import Version
 
+_OUTSIDE_V0_POOL = STATE_KINDS | {"cross"}  # V0 kept states and encoder outputs in tensors of their own
 _NO_CACHE = frozenset({"shared", "none", "encoder_only"})
 _V4_PAGE_MULTIPLE = 576  # bytes; FlashMLA's packing of fp8_ds_mla
 _NUM_BOUNDARY_LAYERS = 2  # packed KV dtypes leave the first and last two layers unquantised
@@ -84,7 +86,8 @@ def model_caches(model: ModelFacts, resolved: Resolved, draft: ModelFacts | None
     context = _context(model, resolved)
     placed = list(_decoder_layers(context))
     last = resolved.pp - 1
-    for cache in _draft_caches(model, resolved, draft):
+    drafts, notes = draft_caches(model, resolved.flags.speculative_config, draft)
+    for cache in drafts:
         placed += [(spec, last) for spec in [_spec(context, cache, is_native=False)] if spec is not None]
     for part in model.parts:
         stage = last if part.stage == "last" else 0
@@ -96,7 +99,7 @@ def model_caches(model: ModelFacts, resolved: Resolved, draft: ModelFacts | None
         layers=tuple(placed),
         backend=context.backend,
         is_block_outermost=is_v4,
-        findings=() if refusal is None or is_v4 else (refusal,),
+        findings=notes if refusal is None or is_v4 else (refusal, *notes),
     )
 
 
@@ -117,7 +120,7 @@ def _use(model: ModelFacts, resolved: Resolved) -> KvUse:
         version=resolved.version,
         vendor=resolved.gpu.vendor,
         capability=resolved.gpu.capability,
-        is_mla=model.is_mla,
+        is_mla=_has_kind(model, "mla"),
         is_sparse=_has_kind(model, "indexer"),
         weights_method=resolved.quantization,
     )
@@ -207,7 +210,7 @@ def _with_packed_block(context: _Context) -> _Context:
 def _with_hybrid_block(context: _Context) -> _Context:
     states = [cache for cache in _distinct_caches(context.model) if cache.kind in STATE_KINDS]
     attention = _first_attention(context.model)
-    if not states or attention is None:
+    if not states or attention is None or context.resolved.runner == "v0":
         return context
     per_token = _bytes_per_token(context, attention, context.kv_format)
     block = align_hybrid_block(
@@ -269,21 +272,8 @@ def _native_layers(context: _Context) -> frozenset[int]:
     return frozenset((*range(number), *range(total - number, total)))
 
 
-def _draft_caches(model: ModelFacts, resolved: Resolved, draft: ModelFacts | None) -> Iterator[Cache]:
-    config = resolved.flags.speculative_config
-    if config is None:
-        return
-    layers: tuple[Layer, ...] = ()
-    if draft is not None:
-        layers = draft.layers
-    elif config.model is None and config.method != "ngram":
-        layers = model.draft_layers
-    for layer in layers:
-        yield from layer.caches
-
-
 def _spec(context: _Context, cache: Cache, *, is_native: bool) -> LayerSpec | None:
-    if cache.kind in _NO_CACHE:
+    if cache.kind in _NO_CACHE or (context.resolved.runner == "v0" and cache.kind in _OUTSIDE_V0_POOL):
         return None
     if cache.kind in STATE_KINDS:
         return _mamba_spec(context, cache)
@@ -316,7 +306,8 @@ def _mla_spec(context: _Context, cache: Cache, kv_format: str) -> LayerSpec:
 def _attention_spec(context: _Context, cache: Cache, kv_format: str) -> LayerSpec:
     heads, size = _heads(context, cache), content_bytes(kv_format, cache.head_size, cache.head_size_v)
     block, head = context.block_tokens, cache.head_size
-    if cache.kind == "sliding" and cache.sliding_window is not None:
+    is_sliding = cache.kind == "sliding" and not context.resolved.flags.disable_sliding_window
+    if is_sliding and cache.sliding_window is not None:
         return SlidingSpec(
             block_size=_window_block(context),
             num_kv_heads=heads,
