@@ -62,9 +62,19 @@ def resolve(request: PlanRequest, model: ModelFacts, gpu: GpuFacts) -> Resolved:
     question = Question(request=request, flags=request.flags, model=model, gpu=gpu, version=version, ledger=Ledger())
     check_flags(request.flags, model, version)
     question.ledger.findings.extend(absent_flags(request.flags, version))
+    _check_known(question)
     served = resolve_model(question)
     schedule = resolve_schedule(question, served)
     return _assemble(question, served, schedule)
+
+
+def _check_known(question: Question) -> None:
+    """A finding when the release is outside those whose rules were read, 0.6 to 0.33."""
+    version = question.version
+    if not (0, 6, 0) <= version < (0, 34, 0):
+        nearest = "0.33" if version > (0, 33, 0) else "0.6"
+        text = f"vLLM {'.'.join(map(str, version))} was not read; the rules of {nearest} are assumed for it."
+        question.ledger.find("version-not-read", text, field_name="vllm_version")
 
 
 def _assemble(question: Question, served: Served, schedule: Schedule) -> Resolved:

@@ -328,3 +328,44 @@ def test_each_resolved_flag_says_why() -> None:
 def test_a_custom_card_takes_the_tier_of_its_size() -> None:
     assert resolved(gpu=custom_gpu(75 * GIB)).max_num_seqs == 1024
     assert resolved(gpu=custom_gpu(24 * GIB)).max_num_seqs == 256
+
+
+@pytest.mark.parametrize("version", ["0.34.0", "1.0.0", "0.5.4"])
+def test_a_release_that_was_not_read_is_said(version: str) -> None:
+    assert [finding.code for finding in resolved(version).findings] == ["version-not-read"]
+
+
+def test_flags_the_release_lacks_are_said() -> None:
+    findings = resolved("0.33.0", swap_space=4.0, performance_mode="balanced").findings
+
+    assert [(finding.code, finding.field) for finding in findings] == [("flag-not-in-version", "swap_space")]
+    assert "removed in 0.18" in findings[0].text
+
+
+def test_auto_length_came_with_0_14() -> None:
+    with pytest.raises(PlanError, match=r"came with vLLM 0\.14"):
+        resolved("0.13.0", max_model_len="auto")
+
+
+def test_mamba_mode_all_was_removed_in_0_32() -> None:
+    model = make_model(architecture="NemotronHForCausalLM", is_hybrid=True)
+
+    assert resolved("0.31.0", model=model, mamba_cache_mode="all").mamba_cache_mode == "all"
+    with pytest.raises(PlanError, match="mamba_cache_mode"):
+        resolved("0.32.0", model=model, mamba_cache_mode="all")
+
+
+@pytest.mark.parametrize(("gpu", "tokens"), [("L4", 2496), ("H100", 8192)])
+def test_gemma4_takes_a_whole_video_in_one_batch(gpu: str, tokens: int) -> None:
+    model = make_model(model_type="gemma4", is_multimodal=True, text_config={"use_bidirectional_attention": "vision"})
+
+    assert resolved(gpu=gpu, model=model).max_num_batched_tokens == tokens
+    assert resolved(gpu="L4", model=model, language_model_only=True).max_num_batched_tokens == 2048
+
+
+def test_uniform_decode_sizes_come_with_speculation() -> None:
+    speculation = SpeculativeConfig(method="mtp", num_speculative_tokens=2)
+    sizes = resolved("0.33.0", "L4", max_num_seqs=10, speculative_config=speculation).capture_sizes
+
+    # up to 10 x 3 x 2 = 60: the usual steps, and 3 tokens a request for 1, 2, 4, 8 and 10 requests
+    assert sizes == (1, 2, 3, 4, 6, 8, 12, 16, 24, 30, 32, 40, 48, 56)
