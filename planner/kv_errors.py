@@ -39,11 +39,8 @@ def too_long_text(
         f"({_gib(available_bytes, version)} GiB). "
     )
     if estimated_max_model_len > 0:
-        lead += (
-            "Based on the available memory, the estimated maximum model length is "
-            f"{estimated_max_model_len}{_after_estimate(version)}"
-        )
-    if version < (0, 14, 0):
+        lead += _estimate(version, estimated_max_model_len)
+    if version < (0, 13, 0):
         return (
             f"{lead}Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine."
         )
@@ -54,9 +51,11 @@ def too_long_text(
     )
 
 
-def _after_estimate(version: Version) -> str:
-    # 0.8.5 prints the number without a full stop before " Try", 0.11 and later with one.
-    return " " if version < (0, 9, 0) else ". "
+def _estimate(version: Version, estimated_max_model_len: int) -> str:
+    based = "Based on the available memory,"
+    if version < (0, 9, 0):
+        return f"{based}  "  # 0.8 drops the second half of its own sentence
+    return f"{based} the estimated maximum model length is {estimated_max_model_len}. "
 
 
 def v0_too_long_text(*, max_model_len: int, pool_tokens: int) -> str:
