@@ -339,9 +339,8 @@ def _speculation(row: TruthRow) -> SpeculativeConfig | None:
     text = row.text("other_flags", "model_id")
     count = re.search(r"(?:num_speculative_tokens=|\bk=)(\d+)", text)
     tokens = int(count[1]) if count else 1
-    if "mtp" in text:
-        return SpeculativeConfig(method="mtp", num_speculative_tokens=tokens)
-    return None
+    method = next((name for name in ("mtp", "dflash", "eagle") if name in text), None)
+    return None if method is None else SpeculativeConfig(method=method, num_speculative_tokens=tokens)
 
 
 def _mm_limits(row: TruthRow) -> tuple[tuple[str, int], ...]:
