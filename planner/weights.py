@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from planner.allocator import counted_bytes
@@ -47,9 +47,11 @@ class _Question:
     kernels: KernelChoice
     has_custom_ops: bool  # eager mode runs vLLM's own operators; under torch.compile they are off
     lora: LoraShape | None
-    has_encoders: bool
+    is_text_only: bool
+    banned_modalities: frozenset[str]  # that no prompt may hold
     has_draft: bool
     offload_bytes: int
+    index_bytes: int  # the table of chosen keys that sparse attention allocates with the model
 
 
 @dataclass(slots=True)
@@ -100,10 +102,19 @@ def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
         ),
         has_custom_ops=flags.enforce_eager and resolved.gpu.capability is not None,
         lora=LoraShape.of(flags),
-        has_encoders=not flags.language_model_only,
+        is_text_only=flags.language_model_only,
+        banned_modalities=frozenset(name for name, limit in flags.limit_mm_per_prompt if limit == 0),
         has_draft=speculative is not None and speculative.method.endswith("mtp"),
         offload_bytes=int(flags.cpu_offload_gb * GIB),
+        index_bytes=resolved.max_num_batched_tokens * _index_topk(model) * DTYPE_BYTES["int32"],
     )
+
+
+@lru_cache(maxsize=64)
+def _index_topk(model: ModelFacts) -> int:
+    """How many keys a sparse attention layer chooses per token; 0 for dense attention."""
+    caches = {cache for layer in model.layers for cache in layer.caches}
+    return max((dict(cache.extra).get("index_topk", 0) for cache in caches), default=0)
 
 
 @lru_cache(maxsize=256)
@@ -120,7 +131,11 @@ def _rank_weights(model: ModelFacts, question: _Question) -> RankWeights:
     tally.layer_parameter_bytes = tally.parameter_bytes
     for part in parts:
         formats = _formats(quantizer, part.modules, part.prefix)
-        _add(tally, _sum(part.modules, formats, model, question, quantizer), 1)
+        _add(tally, _sum(part.modules, formats, model, _split_of(part, question), quantizer), 1)
+    if question.index_bytes:
+        num_tables = 1 + (len(model.draft_layers) if question.has_draft else 0)
+        tally.post_load_bytes += question.index_bytes * num_tables
+        tally.counted_bytes += counted_bytes(question.index_bytes) * num_tables
     tally.is_packed = model.quantization is not None or question.method is not None
     return RankWeights(
         parameter_bytes=tally.parameter_bytes,
@@ -168,13 +183,23 @@ def _parts_here(parts: Iterable[Part], question: _Question) -> Iterator[Part]:
     if question.pp_rank == question.pp - 1:
         here |= {"last", "first_and_last"}
     for part in parts:
-        if part.stage in here and (question.has_encoders or not _is_encoder(part)):
+        if part.stage in here and not _is_left_out(part, question):
             yield part
 
 
-def _is_encoder(part: Part) -> bool:
-    roles = {module.role for module in part.modules if not isinstance(module, Buffer)}
-    return bool(roles) and roles <= _ENCODER_ROLES
+def _is_left_out(part: Part, question: _Question) -> bool:
+    """Whether the part is a tower for which no input can come (vLLM interfaces.py, _mark_tower_model)."""
+    if not part.modalities:
+        return False
+    return question.is_text_only or question.banned_modalities >= set(part.modalities)
+
+
+def _split_of(part: Part, question: _Question) -> _Question:
+    """The question for this part: a tower whose heads TP does not divide is whole on every rank."""
+    heads = part.whole_unless_divides
+    if heads is None or heads % question.split.tp == 0:
+        return question
+    return replace(question, split=replace(question.split, tp=1))
 
 
 def _groups(
@@ -277,7 +302,7 @@ def _tensors(module: Module, form: Format, question: _Question) -> Tensors:
     width = _width((None if isinstance(module, Experts) else module.dtype) or question.dtype)
     match module:
         case Linear():
-            return linear_tensors(form, local_linear(module, split.tp), width)
+            return linear_tensors(form, local_linear(module, split.tp_of(module)), width)
         case Experts():
             return expert_tensors(form, local_experts(module, split), width)
         case Embedding():
