@@ -29,7 +29,7 @@ def rope_parameters(text: ConfigView, layer_type: str | None = None) -> Mapping[
     partial = _first(text, "partial_rotary_factor", "rotary_pct", "rotary_emb_fraction")
     if partial is not None:
         merged.setdefault("partial_rotary_factor", partial)
-    kind = merged.get("rope_type", merged.get("type", "default"))
+    kind = str(merged.get("rope_type") or merged.get("type") or "default")
     merged["rope_type"] = _RENAMED.get(kind, kind)
     if merged["rope_type"] in {"llama3", "yarn", "longrope"}:
         original = text.values.get("original_max_position_embeddings")
