@@ -133,7 +133,7 @@ def _layer_counts(model: ModelFacts, resolved: Resolved, pp_rank: int) -> tuple[
 
 
 def _gdn_transient_bytes(model: ModelFacts, resolved: Resolved) -> int:
-    """128 KiB a batched token on gated-delta-net hybrids, V1 runner from 0.26 on."""
+    """128 KiB a batched token on gated-delta-net hybrids, V1 runner of 0.26; an H100 start of 0.27.1 shows none."""
     is_gdn = any(cache.kind == "gdn" for layer in model.layers[:8] for cache in layer.caches)
-    is_charged = is_gdn and resolved.runner == "v1" and resolved.version >= Version(0, 26, 0)
+    is_charged = is_gdn and resolved.runner == "v1" and Version(0, 26, 0) <= resolved.version < Version(0, 27, 0)
     return constants.GDN_ESTIMATE_BYTES_PER_TOKEN * resolved.max_num_batched_tokens if is_charged else 0

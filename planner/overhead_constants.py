@@ -111,7 +111,7 @@ ESTIMATE_PER_THOUSAND_HIDDEN_GIB = 0.126
 ESTIMATE_PER_MOE_LAYER_GIB = 0.028
 ESTIMATE_HALF_WIDTH = 0.40
 V2_ESTIMATE_FACTOR = 0.75  # 0.28 on: A100 below, GB10 (4 models) above
-# From 0.26 the estimate of a GDN hybrid holds a transient per batched token (one report, two releases compared).
+# In 0.26 the estimate of a GDN hybrid holds a transient per batched token (one report, two releases compared).
 GDN_ESTIMATE_BYTES_PER_TOKEN = 128 * KIB
 ACTUAL_BASE_GIB = 0.05
 ACTUAL_PER_LAYER_GIB = 0.0114

@@ -208,7 +208,7 @@ def _term(row: TruthRow, answer: Plan, name: str, field: str) -> Comparison | No
     logged = row.number(field)
     if logged is None:
         return None
-    rank = answer.ranks[0]
+    rank = answer.ranks[_printed_stage(row, answer)]
     if name == "needed":
         return Comparison(name=name, predicted=answer.pool.needed_bytes / GIB, logged=logged)
     estimates = {
@@ -226,6 +226,15 @@ def _term(row: TruthRow, answer: Plan, name: str, field: str) -> Comparison | No
         low=estimate.low_bytes / GIB,
         high=estimate.high_bytes / GIB,
     )
+
+
+def _printed_stage(row: TruthRow, answer: Plan) -> int:
+    """The pipeline stage that a row's figures are of: the bounding one where printed pool and tokens agree, else the first."""
+    pool, tokens = row.number("available_kv_gib"), row.number("kv_cache_tokens")
+    if len(answer.ranks) == 1 or pool is None or tokens is None:
+        return 0
+    used_gib = tokens * answer.pool.kv_bytes_per_token / GIB
+    return answer.bounding_rank if abs(pool - used_gib) <= 0.01 * pool else 0
 
 
 def _tokens(row: TruthRow, answer: Plan) -> Comparison | None:
