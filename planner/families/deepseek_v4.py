@@ -255,15 +255,22 @@ def _drafts(text: ConfigView, sizes: _Sizes, first: int) -> tuple[Layer, ...]:
     return tuple(Layer(index=i, prefix=f"model.layers.{i}", modules=modules, caches=_caches(sizes, 1)) for i in indices)
 
 
+def _ratios(text: ConfigView) -> tuple[int, ...]:
+    """Each layer's compress ratio; 1 for a layer that is not compressed."""
+    listed = text.items("compress_ratios") or []
+    numbers = [ConfigView({"compress_ratios": ratio}, text.path) for ratio in listed]
+    return tuple(max(1, number.integer("compress_ratios", default=0, least=0)) for number in numbers)
+
+
 def _deepseek_v4(given: FamilyInput) -> Built:
     text = given.text
     sizes = _sizes(text)
     num_layers = text.integer("num_hidden_layers")
-    ratios = text.items("compress_ratios") or []
+    ratios = _ratios(text)
     hashed = text.integer("num_hash_layers", default=0, least=0)
 
     def build(index: int) -> tuple[tuple[Module, ...], tuple[Cache, ...]]:
-        ratio = max(1, ratios[index]) if index < len(ratios) else 1
+        ratio = ratios[index] if index < len(ratios) else 1
         return _layer(text, sizes, ratio, is_hashed=index < hashed), _caches(sizes, ratio)
 
     mixing = Part(prefix="model", stage="every", modules=_head_connections(sizes))

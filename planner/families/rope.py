@@ -22,7 +22,8 @@ _LARGEST_ROWS = 2**31  # a cache of more rows than any real model: such a config
 
 def rope_parameters(text: ConfigView, layer_type: str | None = None) -> Mapping[str, Any]:
     """The rotary settings as transformers 5 merges them: one flat object, for `layer_type` where they are nested by it."""
-    merged = dict(text.values.get("rope_scaling") or text.values.get("rope_parameters") or {})
+    sections = (text.section("rope_scaling"), text.section("rope_parameters"))
+    merged = next((dict(section.values) for section in sections if section and section.values), {})
     nested = {key: value for key, value in merged.items() if isinstance(value, dict)}
     if nested:
         merged = dict(nested.get(layer_type or "") or next(iter(nested.values())))
