@@ -122,11 +122,14 @@ def budget(plan: Plan) -> None:
 
 
 def _chosen_rank(plan: Plan) -> RankPlan:
+    """The stage that the reader looks at: first the one that sets the pool."""
     stages = [rank.pp_rank for rank in plan.ranks]
     chosen = st.segmented_control(
         "Stage in detail",
         stages,
-        key=key("stage"),
+        key=key(f"stage_of_{len(stages)}"),
+        default=plan.bounding_rank,
+        required=True,
         format_func=lambda stage: f"Stage {stage}",
     )
     return plan.ranks[plan.bounding_rank if chosen is None else chosen]
