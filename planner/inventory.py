@@ -58,6 +58,7 @@ class Linear:
     # For `column`: output i is cut into min(TP, max_shards[i]) pieces and copied beyond that (Mamba-2's B and C groups);
     # 0 or an empty tuple: no bound.
     max_shards: tuple[int, ...] = ()
+    whole_unless_divides: int | None = None  # heads that TP must divide, else every rank holds the linear whole
     # Held whole where vLLM splits an expert layer by tokens: expert parallelism with TP and data parallelism both above 1.
     is_whole_in_sequence_parallel: bool = False
 
@@ -125,6 +126,7 @@ class Buffer:
     shard_dim: int | None = None
     grouped_size: int = 0
     num_groups: int = 0
+    is_per_batched_token: bool = False  # one copy a token of max_num_batched_tokens; no module registers it
 
 
 Module = Linear | Experts | Tensor | Embedding | Buffer

@@ -26,6 +26,8 @@ class Split:
 
     def tp_of(self, module: Linear) -> int:
         """Over how many ranks tensor parallelism divides `module`."""
+        if module.whole_unless_divides is not None and module.whole_unless_divides % self.tp:
+            return 1
         return 1 if module.is_whole_in_sequence_parallel and self.is_sequence_parallel else self.tp
 
 

@@ -51,6 +51,7 @@ class _Question:
     banned_modalities: frozenset[str]  # that no prompt may hold
     has_draft: bool
     offload_bytes: int
+    batched_tokens: int  # max_num_batched_tokens, for models that keep a tensor per batched token; else 0
     index_bytes: int  # the table of chosen keys that sparse attention allocates with the model
 
 
@@ -97,6 +98,7 @@ def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
         method=resolved.quantization if model.quantization is None else None,
         kernels=KernelChoice(
             capability=resolved.gpu.capability,
+            vendor=resolved.gpu.vendor,
             moe_backend=flags.moe_backend,
             vllm_minor=resolved.version.minor,
         ),
@@ -106,8 +108,15 @@ def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
         banned_modalities=frozenset(name for name, limit in flags.limit_mm_per_prompt if limit == 0),
         has_draft=speculative is not None and speculative.method.endswith("mtp"),
         offload_bytes=int(flags.cpu_offload_gb * GIB),
+        batched_tokens=resolved.max_num_batched_tokens if _has_batched_buffers(model) else 0,
         index_bytes=resolved.max_num_batched_tokens * _index_topk(model) * DTYPE_BYTES["int32"],
     )
+
+
+@lru_cache(maxsize=64)
+def _has_batched_buffers(model: ModelFacts) -> bool:
+    modules = (module for part in model.parts for module in part.modules)
+    return any(isinstance(module, Buffer) and module.is_per_batched_token for module in modules)
 
 
 @lru_cache(maxsize=64)
@@ -257,6 +266,10 @@ def _sum(
         tensors = _tensors(module, form, question)
         num_bytes = sum(tensors) * module.repeat
         if isinstance(module, Buffer):
+            if module.is_per_batched_token:
+                post_load_bytes += num_bytes * question.batched_tokens
+                counted += counted_bytes(num_bytes * question.batched_tokens)
+                continue
             if module.is_shared:
                 shared.append((module, sum(tensors)))
                 continue

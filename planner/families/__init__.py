@@ -67,6 +67,7 @@ _MODULES = (
     "multimodal",
     "audio_models",
     "gemma_multimodal",
+    "internvl",
     "multimodal_variants",
     "kimi_linear",
     "encoder_decoder",

@@ -1,4 +1,4 @@
-"""Models that read pictures: Qwen-VL, Gemma 3, Llama 4, Llava and its kin, InternVL, Kimi-VL, GLM-4V, Idefics, PaliGemma.
+"""Models that read pictures: Qwen-VL, Gemma 3, Llama 4, Llava and its kin, Kimi-VL, GLM-4V, Idefics, PaliGemma.
 
 Sources: the modules of the same names in vLLM 0.33. Those that read sound are in `audio_models`.
 """
@@ -22,8 +22,6 @@ from planner.families.qwen_vision import (
 from planner.families.vision_towers import (
     EncoderStack,
     clip_tower,
-    intern_hf_tower,
-    intern_tower,
     moonvit_tower,
     patch_count,
     pixtral_tower,
@@ -92,7 +90,8 @@ def build_glm4v(given: FamilyInput) -> Built:
 # Llava and its kin: a CLIP, SigLIP or Pixtral tower, a projector of two linears, any language model.
 
 
-def _fixed_size_facts(view: ConfigView, output_tokens: int | None = None) -> EncoderFacts:
+def fixed_size_facts(view: ConfigView, output_tokens: int | None = None) -> EncoderFacts:
+    """The sizes of a tower that takes square images of one size."""
     patches = patch_count(view)
     return EncoderFacts(
         modality="image",
@@ -122,7 +121,8 @@ def _llava_tower(given: FamilyInput, vision: ConfigView) -> tuple[Module, ...]:
     )
 
 
-def _projector(size_in: int, size_out: int, *, has_bias: bool, is_sharded: bool = True) -> tuple[Module, ...]:
+def projector_pair(size_in: int, size_out: int, *, has_bias: bool, is_sharded: bool = True) -> tuple[Module, ...]:
+    """A projector of two linears, divided by TP or whole on every rank."""
     if not is_sharded:
         first = plain_linear("linear_1", size_in, size_out, has_bias=has_bias)
         return (*first, *plain_linear("linear_2", size_out, size_out, has_bias=has_bias))
@@ -144,9 +144,9 @@ def build_llava(given: FamilyInput) -> Built:
         prefix="vision_tower.vision_model",
         modules=_llava_tower(given, vision),
         modalities=("image", "video") if is_onevision else ("image",),
-        facts=_fixed_size_facts(vision),
+        facts=fixed_size_facts(vision),
     )
-    projector = _projector(width, text, has_bias=has_bias, is_sharded=not is_onevision)
+    projector = projector_pair(width, text, has_bias=has_bias, is_sharded=not is_onevision)
     link = Tower(prefix="multi_modal_projector", modules=(*projector, *newline), modalities=tower.modalities)
     language = renamed(text_model(given), "model.", "language_model.model.")
     return assemble(given, language, [tower, link])
@@ -161,9 +161,9 @@ def build_mistral3(given: FamilyInput) -> Built:
     projector = (
         *norm("norm", width),
         replicated_linear("patch_merger.merging_layer", width * merge**2, width, role="projector"),
-        *_projector(width * (len(layers) if isinstance(layers, list) else 1), text, has_bias=has_bias),
+        *projector_pair(width * (len(layers) if isinstance(layers, list) else 1), text, has_bias=has_bias),
     )
-    facts = _fixed_size_facts(vision, patch_count(vision) // merge**2)
+    facts = fixed_size_facts(vision, patch_count(vision) // merge**2)
     towers = [
         Tower(prefix="vision_tower", modules=pixtral_tower(vision, layers), modalities=("image",), facts=facts),
         Tower(prefix="multi_modal_projector", modules=projector, modalities=("image",)),
@@ -185,7 +185,7 @@ def build_gemma3(given: FamilyInput) -> Built:
             prefix="vision_tower.vision_model",
             modules=siglip_tower(vision, has_last_norm=True),
             modalities=("image",),
-            facts=_fixed_size_facts(vision, tokens),
+            facts=fixed_size_facts(vision, tokens),
         ),
         Tower(prefix="multi_modal_projector", modules=projector, modalities=("image",)),
     ]
@@ -203,7 +203,7 @@ def build_paligemma(given: FamilyInput) -> Built:
             prefix="vision_tower.vision_model",
             modules=siglip_tower(vision, has_last_norm=True),
             modalities=("image",),
-            facts=_fixed_size_facts(vision),
+            facts=fixed_size_facts(vision),
         ),
         Tower(prefix="multi_modal_projector", modules=projector, modalities=("image",)),
     ]
@@ -215,7 +215,7 @@ def build_idefics3(given: FamilyInput) -> Built:
     vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
     scale = given.root.integer("scale_factor", default=2)
     width = vision.integer("hidden_size") * scale**2
-    facts = _fixed_size_facts(vision, patch_count(vision) // scale**2)
+    facts = fixed_size_facts(vision, patch_count(vision) // scale**2)
     towers = [
         Tower(
             prefix="model.vision_model",
@@ -231,41 +231,6 @@ def build_idefics3(given: FamilyInput) -> Built:
     ]
     language = text_model(given, architecture="LlamaForCausalLM")
     return assemble(given, renamed(language, "model.", "model.text_model."), towers)
-
-
-# InternVL: InternViT with pixels shuffled into wider vectors and an MLP, in its own and in Hugging Face's form.
-
-
-def build_internvl(given: FamilyInput) -> Built:
-    """InternVL in the form of its own repositories (InternVLChatModel)."""
-    vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
-    shuffle = given.root.number("downsample_ratio", 0.5)
-    width = int(vision.integer("hidden_size") / shuffle**2)
-    projector = (
-        *norm("0", width, has_bias=True),
-        *plain_linear("1", width, text),
-        *plain_linear("3", text, text),
-    )
-    tokens = int(patch_count(vision) * shuffle**2)
-    towers = [
-        Tower(prefix="vision_model", modules=intern_tower(vision), facts=_fixed_size_facts(vision, tokens)),
-        Tower(prefix="mlp1", modules=projector),
-    ]
-    return assemble(given, renamed(text_model(given), "model.", "language_model.model."), towers)
-
-
-def build_internvl_hf(given: FamilyInput) -> Built:
-    """InternVL and Intern-S1 in Hugging Face's form."""
-    vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
-    shuffle = given.root.number("downsample_ratio", 0.5)
-    width = int(vision.integer("hidden_size") / shuffle**2)
-    projector = (*norm("layer_norm", width, has_bias=True), *_projector(width, text, has_bias=True, is_sharded=False))
-    tokens = int(patch_count(vision) * shuffle**2)
-    towers = [
-        Tower(prefix="model.vision_tower", modules=intern_hf_tower(vision), facts=_fixed_size_facts(vision, tokens)),
-        Tower(prefix="model.multi_modal_projector", modules=projector),
-    ]
-    return assemble(given, renamed(text_model(given), "model.", "model.language_model."), towers)
 
 
 # Kimi-VL and Kimi-K2.5: MoonViT and a DeepSeek-V3 language model.
@@ -363,7 +328,7 @@ def build_llama4(given: FamilyInput) -> Built:
     link: tuple[Module, ...] = (column_linear("linear_1", vision.integer("vision_output_dim"), text, role="projector"),)
     tokens = int(patch_count(vision) * vision.number("pixel_shuffle_ratio", 0.5) ** 2)
     towers = [
-        Tower(prefix="vision_model", modules=modules, modalities=("image",), facts=_fixed_size_facts(vision, tokens)),
+        Tower(prefix="vision_model", modules=modules, modalities=("image",), facts=fixed_size_facts(vision, tokens)),
         Tower(prefix="multi_modal_projector", modules=link, modalities=("image",)),
     ]
     language = text_model(given, architecture="Llama4ForCausalLM")
@@ -375,9 +340,6 @@ BUILDERS: dict[str, Builder] = {
     "Glm4vForConditionalGeneration": build_glm4v,
     "Glm4vMoeForConditionalGeneration": build_glm4v,
     "Idefics3ForConditionalGeneration": build_idefics3,
-    "InternS1ForConditionalGeneration": build_internvl_hf,
-    "InternVLChatModel": build_internvl,
-    "InternVLForConditionalGeneration": build_internvl_hf,
     "KimiK25ForConditionalGeneration": build_kimi_vl,
     "KimiVLForConditionalGeneration": build_kimi_vl,
     "Llama4ForConditionalGeneration": build_llama4,

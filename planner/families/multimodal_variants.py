@@ -1,6 +1,6 @@
-"""Multimodal models with towers of their own: MiniCPM-V, Molmo, Phi-3-vision, dots.ocr.
+"""Multimodal models with towers of their own: MiniCPM-V, Molmo, Phi-3-vision, dots.ocr, DeepSeek-OCR.
 
-Sources: minicpmv.py, molmo.py, phi3v.py and dots_ocr.py of vLLM 0.33.
+Sources: minicpmv.py, molmo.py, phi3v.py, dots_ocr.py and deepseek_ocr.py of vLLM 0.33.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.config_view import ConfigView
+from planner.facts import PlanError
 from planner.families import Builder, Built, FamilyInput
 from planner.families.blocks import column_linear, norm, row_linear
 from planner.families.composite import Tower, assemble, part_of, renamed, text_model
@@ -16,6 +17,7 @@ from planner.families.vision_towers import (
     clip_tower,
     patch_count,
     plain_linear,
+    repeated,
     siglip_tower,
     vision_tensor,
 )
@@ -217,11 +219,75 @@ def build_dots_ocr(given: FamilyInput) -> Built:
     return assemble(given, text_model(given, architecture="Qwen2ForCausalLM"), [tower])
 
 
+# DeepSeek-OCR: SAM's ViT-B, then CLIP ViT-L on its features; both are fixed in the class (deepencoder.py).
+_SAM_WIDTH, _SAM_DEPTH, _SAM_GLOBAL_LAYERS, _SAM_GRID, _SAM_WINDOW, _SAM_HEAD, _SAM_OUT = 768, 12, 4, 64, 14, 64, 256
+_OCR_CLIP = {
+    "hidden_size": 1024,
+    "image_size": 224,
+    "intermediate_size": 4096,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 24,
+    "patch_size": 14,
+}
+_OCR_TOKENS = 273  # of one 1024-pixel view: 16 rows of 16 with a line break each, and a separator
+
+
+def _sam() -> tuple[Module, ...]:
+    width, wide = _SAM_WIDTH, 4 * _SAM_WIDTH
+    block: tuple[Module, ...] = (
+        *plain_linear("attn.qkv", width, 3 * width, role="vision"),
+        *plain_linear("attn.proj", width, width, role="vision"),
+        *plain_linear("mlp.lin1", width, wide, role="vision"),
+        *plain_linear("mlp.lin2", wide, width, role="vision"),
+        *norm("norm1", width, has_bias=True),
+        *norm("norm2", width, has_bias=True),
+    )
+    places = {_SAM_GRID: _SAM_GLOBAL_LAYERS, _SAM_WINDOW: _SAM_DEPTH - _SAM_GLOBAL_LAYERS}
+    return (
+        vision_tensor("patch_embed.proj", width, 3 * 16 * 16 + 1),
+        vision_tensor("pos_embed", _SAM_GRID, _SAM_GRID, width),
+        *repeated("blocks", _SAM_DEPTH, block),
+        *(
+            vision_tensor(f"rel_pos_{size}", 2 * (2 * size - 1), _SAM_HEAD, repeat=count)
+            for size, count in places.items()
+        ),
+        vision_tensor("neck.0", _SAM_OUT, width),
+        vision_tensor("neck.2", _SAM_OUT, _SAM_OUT * 9),
+        vision_tensor("neck.norms", 4, _SAM_OUT),
+        vision_tensor("net_2", 2 * _SAM_OUT, _SAM_OUT * 9),
+        vision_tensor("net_3", 4 * _SAM_OUT, 2 * _SAM_OUT * 9),
+    )
+
+
+def build_deepseek_ocr(given: FamilyInput) -> Built:
+    """DeepSeek-OCR: two vision towers in a row, one linear, DeepSeek-V2 without latent attention."""
+    projector, clip = part_of(given, "projector_config"), ConfigView(_OCR_CLIP, "vision_config.")
+    size_in, size_out = projector.integer("input_dim", default=2048), projector.integer("n_embed", default=1280)
+    kind = projector.text("projector_type", "linear")
+    if kind != "linear":
+        raise PlanError(
+            "projector_config.projector_type", kind, f"config.json: the projector {kind!r} is not known here."
+        )
+    link: tuple[Module, ...] = (
+        *plain_linear("layers", size_in, size_out),
+        vision_tensor("image_newline", size_out),
+        vision_tensor("view_seperator", size_out),
+    )
+    facts = _facts(clip, _SAM_GRID**2, _OCR_TOKENS)
+    towers = [
+        Tower(prefix="model.sam_model", modules=_sam(), modalities=("image",)),
+        Tower(prefix="model.vision_model", modules=clip_tower(clip), modalities=("image",), facts=facts),
+        Tower(prefix="model.projector", modules=link, modalities=("image",)),
+    ]
+    return assemble(given, text_model(given), towers)
+
+
 def _unquantised(*linears: Linear) -> tuple[Linear, ...]:
     return tuple(replace(linear, quantizable=False) for linear in linears)
 
 
 BUILDERS: dict[str, Builder] = {
+    "DeepseekOCRForCausalLM": build_deepseek_ocr,
     "DotsOCRForCausalLM": build_dots_ocr,
     "MiniCPMV": build_minicpmv,
     "MolmoForCausalLM": build_molmo,

@@ -41,6 +41,7 @@ class EncoderStack:
     is_quantizable: bool = True
     role: Role = "vision"
     extras: tuple[Tensor | Buffer, ...] = ()
+    attention_whole_unless_divides: int | None = None
 
     def modules(self) -> tuple[Module, ...]:
         """The modules of all blocks."""
@@ -76,8 +77,10 @@ class EncoderStack:
             has_bias=self.has_qkv_bias,
             kv_heads=self.num_heads,
             head_size=size,
+            whole_unless_divides=self.attention_whole_unless_divides,
         )
-        return fused, row_linear(self.output, width, self.hidden_size, has_bias=self.has_output_bias)
+        output = row_linear(self.output, width, self.hidden_size, has_bias=self.has_output_bias)
+        return fused, replace(output, whole_unless_divides=self.attention_whole_unless_divides)
 
     def _mlp(self) -> tuple[Linear, Linear]:
         sizes = (self.intermediate_size,) * (2 if self.gate else 1)
@@ -208,25 +211,26 @@ def pixtral_tower(view: ConfigView, feature_layers: object = None) -> tuple[Modu
     )
 
 
-def intern_tower(view: ConfigView) -> tuple[Module, ...]:
-    """InternViT as InternVL's own checkpoints hold it; with qk norms, heads are padded to what TP divides by vLLM."""
+def intern_tower(view: ConfigView, feature_layer: int = -1) -> tuple[Module, ...]:
+    """InternViT as InternVL's own checkpoints hold it, up to the layer that is read; attention is whole where TP cannot cut it."""
     hidden, depth = view.integer("hidden_size"), view.integer("num_hidden_layers")
-    has_bias = view.flag("qkv_bias", True)
+    heads = view.integer("num_attention_heads")
     extras: tuple[Tensor, ...] = (vision_tensor("ls1", hidden), vision_tensor("ls2", hidden))
     if view.flag("qk_normalization", False):
         extras += (*norm("attn.q_norm", hidden), *norm("attn.k_norm", hidden))
     stack = EncoderStack(
-        depth=depth,
+        depth=feature_layer + (depth + 1 if feature_layer < 0 else 1),
         hidden_size=hidden,
         intermediate_size=view.integer("intermediate_size"),
-        num_heads=view.integer("num_attention_heads"),
+        num_heads=heads,
         prefix="encoder.layers",
         qkv="attn.qkv",
         output="attn.proj",
         norms=("norm1", "norm2"),
-        has_qkv_bias=has_bias,
+        has_qkv_bias=view.flag("qkv_bias", True),
         norms_have_bias=view.text("norm_type", "rms_norm") == "layer_norm",
         extras=extras,
+        attention_whole_unless_divides=heads,
     )
     return (
         vision_tensor("embeddings.class_embedding", hidden),
