@@ -33,12 +33,12 @@ class Stage:
 
 def activation_peak(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
     """The bytes that the profile run holds beside the weights at its peak, on one card of stage `pp_rank`."""
-    workspace = moe_workspace_bytes(model, resolved, pp_rank)
+    workspace = shared_workspace_bytes(model, resolved, pp_rank)
     stages = _stages(model, resolved, pp_rank)
     top = max(stages, key=lambda stage: stage.best_bytes)
     low = max(stage.low_bytes for stage in stages)
     high = max(stage.high_bytes for stage in stages)
-    kept = f" + MoE workspace {workspace / GIB:.2f}" if workspace else ""
+    kept = f" + shared workspace {workspace / GIB:.2f}" if workspace else ""
     return Estimate(
         best_bytes=top.best_bytes + workspace,
         low_bytes=min(low, top.best_bytes) + workspace // 2 if workspace else min(low, top.best_bytes),
@@ -160,14 +160,16 @@ def _layer_stage(model: ModelFacts, resolved: Resolved, pp_rank: int, encoder: E
     if resolved.runner == "v0" and resolved.tp > 1:
         copies += constants.V0_TENSOR_PARALLEL_COPIES
     kept = encoder.kept_bytes if encoder is not None else 0
-    peak = tokens * width * size + copies * _token_bytes(model, resolved)
+    context = mla_context_bytes(model, resolved)
+    peak = tokens * width * size + copies * _token_bytes(model, resolved) + context
     best = peak + kept
     return Stage(
         name="layers",
         best_bytes=best,
         low_bytes=best - kept // 2 - peak // 10,
         high_bytes=best + kept // 2 + peak // (2 if resolved.era >= Era.V027_031 else 5),
-        formula=f"{tokens:,} tokens x ({width:,} + {copies} x {model.hidden_size:,}) x {size} B",
+        formula=f"{tokens:,} tokens x ({width:,} + {copies} x {model.hidden_size:,}) x {size} B"
+        + (f" + {context / GIB:.2f} GiB of up-projected context" if context else ""),
     )
 
 
@@ -216,6 +218,37 @@ def _encoder_stage(encoder: EncoderPeak) -> Stage:
         high_bytes=int(encoder.peak_bytes * 1.4),
         formula=encoder.formula,
     )
+
+
+def mla_context_bytes(model: ModelFacts, resolved: Resolved) -> int:
+    """What a profile run allocates for latent attention's up-projected context: `tokens * heads/tp * (nope + v) * b`.
+
+    tokens = min(max(8*L, 4*sequences*block), 65536) (layers/attention/mla_attention.py); sparse backends do without.
+    """
+    if not model.is_mla or _indexer_layers(model) or resolved.runner == "v0":
+        return 0
+    wanted = max(8 * resolved.max_model_len, 4 * resolved.max_num_seqs * 64)
+    tokens = min(wanted, constants.MLA_CONTEXT_TOKENS)
+    heads = max(1, model.num_attention_heads // resolved.tp)
+    return tokens * heads * (model.mla_nope_head_dim + model.mla_v_head_dim) * dtype_bytes(resolved)
+
+
+def _indexer_layers(model: ModelFacts) -> bool:
+    return any(cache.kind == "indexer" for layer in model.layers for cache in layer.caches)
+
+
+# -- workspaces that stay -----------------------------------------------------------------------------------------------
+
+
+def shared_workspace_bytes(model: ModelFacts, resolved: Resolved, pp_rank: int) -> int:
+    """The larger of the experts' and the sparse indexer's workspace: they take turns in one buffer (v1/worker/workspace.py)."""
+    return max(moe_workspace_bytes(model, resolved, pp_rank), indexer_workspace_bytes(model, resolved))
+
+
+def indexer_workspace_bytes(model: ModelFacts, resolved: Resolved) -> int:
+    """The sparse indexer's gather buffer: 40 keys of 132 B for every token of `max_model_len` (backends/mla/indexer.py)."""
+    has_workspace = _indexer_layers(model) and resolved.era >= Era.V017_020
+    return resolved.max_model_len * constants.INDEXER_BYTES_PER_TOKEN if has_workspace else 0
 
 
 # -- MoE workspace ------------------------------------------------------------------------------------------------------

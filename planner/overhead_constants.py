@@ -67,6 +67,9 @@ ENCODER_RESIDUAL_COPIES = (
     3.2  # Qwen3.8-27B, 0.27.1: 1.84 GiB printed beside the graph estimate; a 4B on an L4 agrees (two rows)
 )
 
+MLA_CONTEXT_TOKENS = 65536  # read in 0.11 to 0.31
+INDEXER_BYTES_PER_TOKEN = 40 * 132  # 825 MiB at 163,840 tokens; read in 0.19 to 0.31
+
 # -- non-torch growth between vLLM's first snapshot and the end of profiling, GiB ---------------------------------------
 
 _LOGS = "start-up logs"

@@ -240,12 +240,12 @@ def _is_catalogued(name: str) -> bool:
 
 def _card_name(text: str, *, only_chips: bool = False) -> str | None:
     """The card that `text` names; a size or a class is no name."""
-    for sign, chip in _CHIPS.items():
-        if sign in text.lower():
-            return chip
     bare = re.sub(r"\(.*?\)", "", text).strip()
     is_vague = not bare or re.match(r"^\d+ ?(GB|GiB)|SM\d|slice|not named", bare, re.IGNORECASE) is not None
-    return None if is_vague or only_chips else bare
+    name = None if is_vague or only_chips else bare
+    if name is not None and _is_catalogued(name):
+        return name
+    return next((chip for sign, chip in _CHIPS.items() if sign in text.lower()), name)
 
 
 def _named_total_gib(row: TruthRow) -> float | None:

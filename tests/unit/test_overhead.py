@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from planner import overhead
-from planner.activation import moe_workspace_bytes, sampler_bytes_per_logit
+from planner.activation import (
+    indexer_workspace_bytes,
+    mla_context_bytes,
+    moe_workspace_bytes,
+    sampler_bytes_per_logit,
+)
 from planner.defaults import Resolved, resolve
 from planner.gpu_catalog import find_gpu
 from planner.inventory import ModelFacts
@@ -86,6 +91,19 @@ def test_moe_workspace_follows_slots_and_the_wider_of_expert_and_hidden() -> Non
 
     # 8192 tokens x 4 experts x (max(1408, 2048) + max(2816, 2048)) x 2 B
     assert moe_workspace_bytes(model, resolved, 0) == 8192 * 4 * (2048 + 2816) * 2
+
+
+def test_latent_attention_profiles_its_longest_context() -> None:
+    model, resolved = _case("deepseek-ai/DeepSeek-V2-Lite-Chat", "0.19.0")
+
+    assert mla_context_bytes(model, resolved) == 65536 * 16 * (128 + 128) * 2
+
+
+def test_the_sparse_indexer_reserves_by_length() -> None:
+    model, resolved = _case("deepseek-ai/DeepSeek-V3.2", "0.19.0", gpu="H200 141GB SXM", tensor_parallel_size=8)
+
+    assert indexer_workspace_bytes(model, resolved) == 8192 * 40 * 132
+    assert mla_context_bytes(model, resolved) == 0
 
 
 def test_mxfp4_experts_on_hopper_need_no_workspace() -> None:
