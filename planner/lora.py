@@ -38,7 +38,7 @@ def lora_tensors(module: Linear | Experts, lora: LoraShape, split: Split, dtype_
         per_rank = unit * lora.rank * shape.num_experts
         into, out = per_rank * shape.hidden_size, per_rank * shape.intermediate_size
         return (*((into // tp, out) * (2 if shape.is_gated else 1)), out, into // tp)
-    shape_linear = local_linear(module, split.tp)
+    shape_linear = local_linear(module, split.tp_of(module))
     size_in = shape_linear.in_features * lora.rank * unit
     if module.parallel == "row":
         return (size_in, shape_linear.rows * lora.rank * unit // tp)

@@ -259,8 +259,6 @@ def _max_position(read: _Read, documents: ModelDocuments) -> tuple[int, tuple[Fi
     kind = str(rope.values["rope_type"])
     if "gemma3" not in str(read.root.values.get("model_type")) and kind not in _UNSCALED_ROPES:
         length *= rope.number("factor", 1.0)
-    if kind == "longrope":  # the root's key, and only there, is what vLLM asks for
-        length = read.root.integer("original_max_position_embeddings", default=int(length))
     return int(length), ()
 
 
@@ -270,13 +268,21 @@ def _quantization(read: _Read, documents: ModelDocuments) -> tuple[QuantFacts | 
         for key in ("quantization_config", "compression_config"):
             settings = view.section(key) if view else None
             if settings is not None:
-                return _quant_facts(_with_expert_dtype(settings.values, read.root), f"config.json {key}"), ()
+                facts = _quant_facts(_with_expert_dtype(settings.values, read.root), f"config.json {key}")
+                return _with_tensors(facts, documents), ()
     if documents.hf_quant_config_json:
         settings_json = _parse_object(documents.hf_quant_config_json, "hf_quant_config.json")
         return _quant_facts(settings_json, "hf_quant_config.json"), ()
     if documents.gguf_metadata_json is not None:
         return QuantFacts(method="gguf", settings={"tensors": documents.tensors or ()}, source="GGUF header"), ()
     return None, ()
+
+
+def _with_tensors(facts: QuantFacts, documents: ModelDocuments) -> QuantFacts:
+    """The facts; for GGUF with the file's tensors, whose types are the quantisation."""
+    if facts.method != "gguf":
+        return facts
+    return QuantFacts(method="gguf", settings={"tensors": documents.tensors or ()}, source=facts.source)
 
 
 def _with_expert_dtype(settings: Mapping[str, Any], root: ConfigView) -> dict[str, Any]:

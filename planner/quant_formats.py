@@ -41,6 +41,7 @@ class Format:
     model's dtype. `moe_scalars` counts them for
     experts: (per expert and projection of w13, per expert of w13, per expert of w2). `pad_hidden`, `pad_intermediate`: what
     the expert kernel rounds the sizes up to. `experts_have_bias`: biases are made whether the model has them or not.
+    `pad_columns_after_load`: what the kernel's own layout rounds the inputs of packed values up to once they are loaded.
     """
 
     bits: int | Fraction = 0
@@ -58,6 +59,7 @@ class Format:
     pad_hidden: int = 1
     pad_intermediate: int = 1
     experts_have_bias: bool = False
+    pad_columns_after_load: int = 1
     is_assumed: bool = False
 
 
@@ -140,6 +142,18 @@ def _expert_block(block: tuple[int, int], width: int, hidden: int, *, is_cut: bo
         return block
     finer = gcd(rows, columns, width, hidden)
     return (finer, finer) if finer >= _FINEST_BLOCK else block
+
+
+def expert_growth(form: Format, shape: LocalExperts) -> int:
+    """The bytes that a kernel's own layout adds to the packed values of w13 and w2 after loading."""
+    if form.pad_columns_after_load == 1:
+        return 0
+    hidden = round_up(shape.hidden_size, form.pad_hidden)
+    width = round_up(shape.intermediate_size, form.pad_intermediate)
+    fused = 2 if shape.is_gated else 1
+    added = fused * width * (round_up(hidden, form.pad_columns_after_load) - hidden)
+    added += hidden * (round_up(width, form.pad_columns_after_load) - width)
+    return _packed_bytes(shape.num_experts * added, form)
 
 
 def _moe_scalars(form: Format, num: int, fused: int) -> list[int]:

@@ -26,6 +26,7 @@ class KernelChoice:
     """What decides between kernels that store weights differently: the card, `--moe-backend`, the release."""
 
     capability: tuple[int, int] | None
+    vendor: str = "NVIDIA"
     moe_backend: str | None = None
     vllm_minor: int = 33
 
@@ -167,10 +168,17 @@ def mxfp4_experts(kernels: KernelChoice, *, is_gpt_oss: bool) -> Format:
 
     gpt-oss: TRT-LLM on compute capability 10, Triton on 9.0, Marlin elsewhere, 256 on AMD. Others never take Triton.
     """
-    hidden, intermediate = _mxfp4_padding(kernels, is_gpt_oss=is_gpt_oss)
-    return mx(4, pad_hidden=hidden, pad_intermediate=intermediate)
+    backend = _mxfp4_backend(kernels, is_gpt_oss=is_gpt_oss)
+    hidden, intermediate = _PADDING_BY_BACKEND[backend]
+    form = mx(4, pad_hidden=hidden, pad_intermediate=intermediate)
+    if backend.startswith("triton") and kernels.capability == _HOPPER:
+        return replace(form, pad_columns_after_load=_HOPPER_COLUMNS)
+    return form
 
 
+_HOPPER = (9, 0)
+# triton_kernels' Hopper value layout: 64.38 GiB logged for gpt-oss-120b and 13.47 for 20b fit inputs rounded up to this.
+_HOPPER_COLUMNS = 256
 _PADDING_BY_BACKEND = {
     "marlin": (256, 128),
     "flashinfer_trtllm": (256, 128),
@@ -180,20 +188,19 @@ _PADDING_BY_BACKEND = {
     "triton_unfused": (1, 64),
     "humming": (1, 64),
     "aiter": (256, 256),
+    "xpu": (1, 64),
     "emulation": (32, 32),
 }
 
 
-def _mxfp4_padding(kernels: KernelChoice, *, is_gpt_oss: bool) -> tuple[int, int]:
+def _mxfp4_backend(kernels: KernelChoice, *, is_gpt_oss: bool) -> str:
     if kernels.moe_backend in _PADDING_BY_BACKEND:
-        return _PADDING_BY_BACKEND[kernels.moe_backend]
+        return kernels.moe_backend
     if kernels.capability is None:
-        return _PADDING_BY_BACKEND["aiter"]
+        return "xpu" if kernels.vendor == "Intel" else "aiter"
     if kernels.capability[0] == 10:
-        return _PADDING_BY_BACKEND["flashinfer_trtllm"]
-    if is_gpt_oss and kernels.capability == (9, 0):
-        return _PADDING_BY_BACKEND["triton"]
-    return _PADDING_BY_BACKEND["marlin"]
+        return "flashinfer_trtllm"
+    return "triton" if is_gpt_oss and kernels.capability == _HOPPER else "marlin"
 
 
 class Mxfp4(Method):
@@ -277,8 +284,9 @@ class AutoRound(Method):
     """auto-round (`inc`): GPTQ- or AWQ-packed within `block_name_to_quantize`, with per-layer exceptions."""
 
     def __init__(self, facts: QuantFacts, kernels: KernelChoice) -> None:
-        del kernels
         settings = facts.settings
+        is_awq = "awq" in str(settings.get("packing_format") or "")
+        self._experts_have_bias = kernels.vllm_minor >= 32 and not is_awq  # they are GPTQ's then
         blocks = settings.get("block_name_to_quantize") or settings.get("to_quant_block_names") or ()
         listed = blocks.split(",") if isinstance(blocks, str) else texts({"blocks": blocks or None}, "blocks")
         self._blocks = tuple(bare(name.strip()) for name in listed)
@@ -305,8 +313,9 @@ class AutoRound(Method):
         return {}
 
     def experts(self, names: Names) -> Format:
-        """As a linear of that name."""
-        return self.linear(names)
+        """As a linear of that name, with the biases that GPTQ's experts carry."""
+        form = self.linear(names)
+        return form if form is PLAIN else replace(form, experts_have_bias=self._experts_have_bias)
 
 
 class BitsAndBytes(Method):
@@ -408,43 +417,24 @@ class Online(Method):
 class Gguf(Method):
     """GGUF: each tensor keeps the bits it has in the file; a module's bits are those of its tensors together."""
 
-    _NAMES: ClassVar[dict[str, str]] = {
-        "q_proj": "attn_q",
-        "k_proj": "attn_k",
-        "v_proj": "attn_v",
-        "qkv_proj": "attn_qkv",
-        "o_proj": "attn_output",
-        "gate_proj": "ffn_gate",
-        "up_proj": "ffn_up",
-        "down_proj": "ffn_down",
-        "experts": "ffn_gate_exps",
-        "embed_tokens": "token_embd",
-        "lm_head": "output",
-    }
-
     def __init__(self, facts: QuantFacts, kernels: KernelChoice) -> None:
         del kernels
         tensors = facts.settings.get("tensors")
         listed = tensors if isinstance(tensors, tuple) else ()
-        self._tensors = {tensor.name: tensor for tensor in listed if isinstance(tensor, CheckpointTensor)}
+        self._tensors = {bare(tensor.name): tensor for tensor in listed if isinstance(tensor, CheckpointTensor)}
 
     def linear(self, names: Names) -> Format:
         """The bits a value takes over all tensors the module fuses."""
-        found = [tensor for name in names if (tensor := self._tensors.get(self._file_name(name))) is not None]
+        found = [tensor for name in names if (tensor := self._tensors.get(f"{bare(name)}.weight")) is not None]
         num_values = sum(_num_values(tensor) for tensor in found)
         if not num_values:
             return PLAIN
         num_bits = 8 * sum(tensor.num_bytes for tensor in found)
         return Format(bits=Fraction(num_bits, num_values))
 
-    def _file_name(self, name: str) -> str:
-        parts = bare(name).split(".")
-        own = self._NAMES.get(parts[-1], parts[-1])
-        return f"blk.{parts[1]}.{own}.weight" if parts[0] == "layers" else f"{own}.weight"
-
     def experts(self, names: Names) -> Format:
-        """The bits of the gate's experts, which their up and down mostly share."""
-        return self.linear(names)
+        """The bits of a value over gate, up and down of all the layer's experts."""
+        return self.linear(tuple(f"{name}.{part}" for name in names for part in ("gate_proj", "up_proj", "down_proj")))
 
     def head(self, names: Names) -> Format:
         """The bits of `output.weight`."""

@@ -21,6 +21,7 @@ from planner.quant_formats import (
     PLAIN,
     Format,
     embedding_tensors,
+    expert_growth,
     expert_tensors,
     linear_tensors,
 )
@@ -295,12 +296,14 @@ def _cache_scales(module: Buffer, quantizer: Quantizer) -> Tensors:
 
 
 def _added_while_loading(module: Module, form: Format, model: ModelFacts, question: _Question) -> Tensors:
-    """MLA's absorbed copy of a quantised kv_b_proj (an unquantised one is viewed, not copied), and LoRA's buffers."""
+    """MLA's absorbed copy of a quantised kv_b_proj (an unquantised one is viewed), kernels' padding, LoRA's buffers."""
     added: Tensors = ()
     if isinstance(module, Linear) and form.bits and model.is_mla and module.name.endswith("kv_b_proj"):
         added += (
             sum(local_linear(module, question.split.tp).out_features) * module.in_features * _width(question.dtype),
         )
+    if isinstance(module, Experts) and (grown := expert_growth(form, local_experts(module, question.split))):
+        added += (grown,)
     if question.lora is not None and isinstance(module, Linear | Experts) and module.role not in _ENCODER_ROLES:
         added += lora_tensors(module, question.lora, question.split, _width(question.dtype))
     return added
