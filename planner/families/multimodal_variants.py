@@ -128,14 +128,14 @@ def build_molmo(given: FamilyInput) -> Built:
 
 
 def _with_more_rows(part: Part) -> Part:
-    """A part whose input table has Molmo's special tokens too."""
+    """A part whose input table has Molmo's special tokens too; every pipeline stage builds the parts around the layers."""
     modules = tuple(
         replace(module, num_rows=module.num_rows + _MOLMO_EXTRA_ROWS)
         if isinstance(module, Embedding) and module.role == "embedding"
         else module
         for module in part.modules
     )
-    return replace(part, modules=modules)
+    return replace(part, modules=modules, stage="every")
 
 
 # Phi-3-vision: OpenAI's CLIP ViT-L/14 at 336 pixels, whose sizes the config does not repeat.
