@@ -69,9 +69,10 @@ def _one_card(resolved: Resolved) -> Constant:
 
 
 def _tensor_parallel(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Constant:
+    is_nvlink = resolved.gpu.link == "nvlink"
     if not resolved.era >= Era.V017_020:
-        return constants.NON_TORCH_V1_TP
-    if resolved.gpu.link != "nvlink":
+        return constants.NON_TORCH_V1_TP_NVLINK if is_nvlink else constants.NON_TORCH_V1_TP_PCIE
+    if not is_nvlink:
         return _pcie(resolved.tp)
     if resolved.era >= Era.V021_026:
         return constants.NON_TORCH_TP_NVLINK_021

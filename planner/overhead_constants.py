@@ -76,9 +76,10 @@ _LOGS = "start-up logs"
 NON_TORCH_V0 = Constant(best=0.08, low=0.02, high=0.35, source=_LOGS, rows=7, models=5)
 NON_TORCH_V0_TP = Constant(best=0.25, low=0.20, high=0.60, source=_LOGS, rows=3, models=3)
 NON_TORCH_V1 = Constant(best=0.13, low=0.02, high=0.20, source=_LOGS, rows=5, models=4)
-NON_TORCH_V1_TP = Constant(
-    best=0.45, low=0.09, high=1.90, source="opt-2.7b TP 4 0.09; others from pools", rows=3, models=3
+NON_TORCH_V1_TP_PCIE = Constant(
+    best=0.15, low=0.05, high=1.20, source="opt-2.7b TP 4 0.09, L40S TP 2", rows=2, models=2
 )
+NON_TORCH_V1_TP_NVLINK = Constant(best=0.75, low=0.20, high=2.10, source="H200 TP 2 pool: one row", rows=1, models=1)
 NON_TORCH_017 = Constant(best=0.25, low=0.23, high=0.33, source="0.19 H100 logs", rows=38, models=18)
 NON_TORCH_017_PP = Constant(best=0.07, low=0.05, high=0.27, source="0.19 H100 PP 2 and 4", rows=2, models=1)
 NON_TORCH_021 = Constant(best=0.25, low=0.12, high=0.45, source="0.21 and 0.24 pools, an sm_90 slice", rows=3, models=3)
