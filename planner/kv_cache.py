@@ -111,6 +111,7 @@ def layout_of(layers: tuple[PlacedSpec, ...], options: PoolOptions, findings: tu
     grouping = group_layers(
         layers,
         options.rules,
+        options.num_stages,
         is_hybrid_manager_enabled=options.is_hybrid_manager_enabled,
         is_block_outermost=options.is_block_outermost,
     )

@@ -67,6 +67,7 @@ class Grouping:
 def group_layers(
     layers: tuple[PlacedSpec, ...],
     rules: KvRules,
+    num_stages: int,
     *,
     is_hybrid_manager_enabled: bool,
     is_block_outermost: bool = False,
@@ -74,30 +75,42 @@ def group_layers(
     """The groups that vLLM makes of `layers` (of all stages, stage by stage)."""
     if not layers:
         return Grouping(groups=())
-    num_stages = max(stage for _, stage in layers) + 1
-    findings: list[Finding] = []
+    findings: tuple[Finding, ...] = ()
     if not (is_hybrid_manager_enabled and rules.can_group):
-        promoted = _promote_windows(layers)
-        findings += [_PROMOTED] if promoted is not layers else []
-        layers = promoted
+        layers, findings = _without_manager(layers)
     distinct = _distinct(layers)
     if can_merge(distinct):
-        return Grouping(groups=(_group(layers, num_stages),), findings=tuple(findings))
+        return Grouping(groups=(_group(layers, num_stages),), findings=findings)
     if has_one_type(distinct):
-        return Grouping(groups=(_group(layers, num_stages, is_mixed=True),), findings=tuple(findings))
+        return Grouping(groups=(_group(layers, num_stages, is_mixed=True),), findings=findings)
     if is_block_outermost and len({spec.page_bytes for spec in distinct}) > 1:
-        return Grouping(groups=_packed_groups(layers, num_stages), findings=tuple(findings))
+        return Grouping(groups=_packed_groups(layers, num_stages), findings=findings)
     unified = _unify_pages(distinct, rules)
     if unified is None:
         fallback = _full_allocation_fallback(layers)
         if fallback is not None:
             return Grouping(groups=(_group(fallback, num_stages, is_mixed=True),), findings=(*findings, _FULL_FALLBACK))
         unified = _padded_to_largest(distinct)
-        findings.append(_CANNOT_UNIFY)
+        findings = (*findings, _CANNOT_UNIFY)
     layers = _mapped(layers, unified)
-    return Grouping(groups=_equal_page_groups(layers, num_stages, rules), findings=tuple(findings))
+    return Grouping(groups=_equal_page_groups(layers, num_stages, rules), findings=findings)
 
 
+def _without_manager(layers: tuple[PlacedSpec, ...]) -> tuple[tuple[PlacedSpec, ...], tuple[Finding, ...]]:
+    promoted = _promote_windows(layers)
+    findings = (_PROMOTED,) if promoted != layers else ()
+    distinct = _distinct(promoted)
+    if can_merge(distinct) or has_one_type(distinct):
+        return promoted, findings
+    return promoted, (*findings, _NEEDS_MANAGER)
+
+
+_NEEDS_MANAGER = Finding(
+    code="kv_manager_needed",
+    severity="refusal",
+    text="These layers' caches cannot be turned into one kind; vLLM refuses to start without its hybrid KV cache manager.",
+    field="disable_hybrid_kv_cache_manager",
+)
 _PROMOTED = Finding(
     code="kv_windows_cost_full_length",
     severity="info",
@@ -322,7 +335,7 @@ def _packed_groups(layers: tuple[PlacedSpec, ...], num_stages: int) -> tuple[Cac
 
 
 def _deal(bucket: _Bucket, number: int, num_stages: int) -> list[CacheGroup]:
-    if number == 1:
+    if number == 1 or not bucket.is_balanced:
         return [_group(bucket.layers, num_stages, is_mixed=True)]
     pattern = list(zip(*bucket.by_page().values(), strict=False))
     dealt = ([placed for repeat in pattern[index::number] for placed in repeat] for index in range(number))

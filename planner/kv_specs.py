@@ -93,14 +93,25 @@ def model_caches(model: ModelFacts, resolved: Resolved, draft: ModelFacts | None
         stage = last if part.stage == "last" else 0
         specs = (_spec(context, cache, is_native=False) for cache in part.caches)
         placed += [(spec, stage) for spec in specs if spec is not None]
-    refusal = check_kv_cache_dtype(_asked_format(model, resolved), _use(model, resolved))
     is_v4 = _has_kind(model, "deepseek_v4")
+    refusal = None if is_v4 else check_kv_cache_dtype(_asked_format(model, resolved), _use(model, resolved))
+    has_window = any(isinstance(spec, SlidingSpec) for spec, _ in placed)
+    if resolved.dcp > 1 and has_window:
+        notes = (_DCP_REFUSED, *notes)
     return ModelCaches(
         layers=tuple(placed),
         backend=context.backend,
         is_block_outermost=is_v4,
-        findings=notes if refusal is None or is_v4 else (refusal, *notes),
+        findings=notes if refusal is None else (refusal, *notes),
     )
+
+
+_DCP_REFUSED = Finding(
+    code="kv_dcp_window",
+    severity="refusal",
+    text="Decode context parallelism does not support sliding-window layers; vLLM stops with that assertion.",
+    field="decode_context_parallel_size",
+)
 
 
 def _has_kind(model: ModelFacts, kind: str) -> bool:

@@ -234,3 +234,16 @@ def test_mean_length_concurrency_uses_the_same_blocks() -> None:
 def test_versions_order_rules() -> None:
     assert rules_of(Version(0, 33, 0)).counts_null_block
     assert not rules_of(Version(0, 11, 0)).can_scale_block_size
+
+
+def test_a_stage_without_a_cache_does_not_bound_the_pool() -> None:
+    layers = ((full(8, 128), 0),) * 4
+    pool = plan_pool(layout_of(layers, options(4096, num_stages=2)), (GIB, 1))
+
+    assert pool.num_blocks == GIB // (4 * 65536)
+
+
+def test_states_beside_attention_need_the_hybrid_manager() -> None:
+    made = layout(QWEN3_NEXT, options(4096, hybrid=False))
+
+    assert [finding.code for finding in made.findings] == ["kv_manager_needed"]

@@ -271,3 +271,9 @@ def test_equal_questions_share_one_layout() -> None:
 
     assert layout(made, make_resolved()) is layout(made, make_resolved(gpu_memory_utilization=0.5))
     assert layout(made, make_resolved()) is not layout(made, make_resolved(tp=2))
+
+
+def test_context_parallel_windows_are_refused() -> None:
+    caches = model_caches(model(WINDOW, FULL), make_resolved(dcp=2))
+
+    assert [finding.code for finding in caches.findings] == ["kv_dcp_window"]
