@@ -15,7 +15,7 @@ from planner.units import GIB
 
 Planner = Callable[[PlanRequest, ModelFacts], Plan]
 
-LARGEST_ADVISED_UTILIZATION = 0.97
+LARGEST_ADVISED_HUNDREDTHS = 97  # of gpu_memory_utilization
 LARGEST_ADVISED_RANKS = 16
 
 
@@ -31,27 +31,43 @@ class _Attempt:
 
 def advise(failing: Plan, model: ModelFacts, plan: Planner) -> tuple[Advice, ...]:
     """Single changes with which `failing` starts, least costly first; empty when none alone is enough."""
-    found = []
-    for attempts in (_lengths, _sequences, _batched_tokens, _utilizations, _switches, _cards, _offload):
-        for attempt in attempts(failing, model):
-            changed = _try(failing.request, attempt, model, plan)
-            if changed is not None and changed.will_start:
-                found.append((attempt.cost, _advice(attempt, changed)))
-                break
-    for attempt in _each_alone(failing, model):
-        changed = _try(failing.request, attempt, model, plan)
-        if changed is not None and changed.will_start:
-            found.append((attempt.cost, _advice(attempt, changed)))
-    return tuple(advice for _, advice in sorted(found, key=lambda pair: pair[0]))
+    scales = (_lengths, _sequences, _batched_tokens, _utilizations, _offload)
+    found = [_least(tuple(scale(failing)), failing.request, model, plan) for scale in scales]
+    cards = (_least((attempt,), failing.request, model, plan) for attempt in _cards(failing))
+    found.append(next((pair for pair in cards if pair is not None), None))
+    found += [_least((attempt,), failing.request, model, plan) for attempt in _switches(failing, model)]
+    starting = [pair for pair in found if pair is not None]
+    return tuple(advice for _, advice in sorted(starting, key=lambda pair: pair[0]))
+
+
+def _least(
+    attempts: tuple[_Attempt, ...], request: PlanRequest, model: ModelFacts, plan: Planner
+) -> tuple[float, Advice] | None:
+    """The first of `attempts`, which grow in force, that starts: nothing when even the last does not."""
+    if not attempts:
+        return None
+    low, high = 0, len(attempts) - 1
+    best = _try(request, attempts[high], model, plan)
+    if best is None:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        changed = _try(request, attempts[middle], model, plan)
+        if changed is None:
+            low = middle + 1
+        else:
+            high, best = middle, changed
+    return attempts[high].cost, _advice(attempts[high], best)
 
 
 def _try(request: PlanRequest, attempt: _Attempt, model: ModelFacts, plan: Planner) -> Plan | None:
     change: dict[str, Any] = {attempt.flag: attempt.value}  # Any: the value fits its flag by construction
     flags = replace(request.flags, **change)
     try:
-        return plan(replace(request, flags=flags), model)
+        changed = plan(replace(request, flags=flags), model)
     except PlanError:  # the change itself is not allowed for this model: no advice
         return None
+    return changed if changed.will_start else None
 
 
 def _advice(attempt: _Attempt, changed: Plan) -> Advice:
@@ -71,7 +87,7 @@ def _halves(start: int, floor: int) -> Iterator[int]:
         value //= 2
 
 
-def _lengths(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
+def _lengths(failing: Plan) -> Iterator[_Attempt]:
     fitting = failing.pool.estimated_max_model_len
     if not 0 < fitting < failing.pool.max_model_len:
         return
@@ -86,7 +102,7 @@ def _lengths(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
             )
 
 
-def _sequences(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
+def _sequences(failing: Plan) -> Iterator[_Attempt]:
     current = _resolved_int(failing, "max_num_seqs")
     for value in _halves(current, 1):
         cost = 1.2 if value >= 64 else 2.2
@@ -95,7 +111,7 @@ def _sequences(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
         )
 
 
-def _batched_tokens(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
+def _batched_tokens(failing: Plan) -> Iterator[_Attempt]:
     current = _resolved_int(failing, "max_num_batched_tokens")
     floor = max(256, _resolved_int(failing, "max_num_seqs"))
     for value in _halves(current, floor):
@@ -103,20 +119,32 @@ def _batched_tokens(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
         yield _Attempt(flag="max_num_batched_tokens", value=value, cost=1.4 if value >= 2048 else 2.3, text=text)
 
 
-def _utilizations(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
-    """Upwards while the pool is too small; downwards when less memory is free than asked for."""
+def _utilizations(failing: Plan) -> Iterator[_Attempt]:
+    """Upwards while the pool is too small; down to what is free when less memory is free than asked for."""
     current = next(float(str(item.value)) for item in failing.resolved if item.name == "gpu_memory_utilization")
-    steps = round((LARGEST_ADVISED_UTILIZATION - current) * 100)
-    values = [current + step / 100 for step in range(1, steps + 1)] + [current - step / 100 for step in range(1, 60)]
-    free_check_failed = (failing.vllm_error or "").startswith("Free memory on device")
-    for value in values[max(0, steps) :] if free_check_failed else values[: max(0, steps)]:
-        rounded = math.floor(value * 100 + 1e-6) / 100
-        cost = 1.0 + abs(rounded - current) * 10
-        text = f"--gpu-memory-utilization {rounded} (instead of {current})"
-        yield _Attempt(flag="gpu_memory_utilization", value=rounded, cost=cost, text=text)
+    if (failing.vllm_error or "").startswith("Free memory on device"):
+        hundredths = [_free_hundredths(failing)]
+    else:
+        hundredths = list(range(math.floor(current * 100) + 1, LARGEST_ADVISED_HUNDREDTHS + 1))
+    for value in hundredths:
+        if value > 0:
+            utilization = value / 100
+            cost = 1.0 + abs(utilization - current) * 10
+            text = f"--gpu-memory-utilization {utilization} (instead of {current})"
+            yield _Attempt(flag="gpu_memory_utilization", value=utilization, cost=cost, text=text)
 
 
-def _cards(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
+def _free_hundredths(failing: Plan) -> int:
+    """The largest utilisation, in hundredths, whose share of the card is free at start on every rank."""
+    total = failing.gpu_total.best_bytes
+    taken = max(
+        sum(line.estimate.best_bytes for line in rank.lines if line.name in ("other_processes", "context"))
+        for rank in failing.ranks
+    )
+    return (total - taken) * 100 // total
+
+
+def _cards(failing: Plan) -> Iterator[_Attempt]:
     flags = failing.request.flags
     size = flags.tensor_parallel_size * 2
     while size <= LARGEST_ADVISED_RANKS:
@@ -125,7 +153,7 @@ def _cards(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
         size *= 2
 
 
-def _offload(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
+def _offload(failing: Plan) -> Iterator[_Attempt]:
     rank = failing.ranks[failing.bounding_rank]
     short = max(failing.pool.needed_bytes - rank.kv_pool.best_bytes, -rank.kv_pool.best_bytes, 0)
     first = math.ceil(short / GIB) + 1
@@ -135,16 +163,13 @@ def _offload(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
             yield _Attempt(flag="cpu_offload_gb", value=float(gib), cost=6.0, text=text)
 
 
-def _switches(failing: Plan, _model: ModelFacts) -> Iterator[_Attempt]:
-    if not failing.request.flags.enforce_eager:
+def _switches(failing: Plan, model: ModelFacts) -> Iterator[_Attempt]:
+    """Changes that stand beside each other rather than on a scale."""
+    flags: EngineFlags = failing.request.flags
+    if not flags.enforce_eager:
         yield _Attempt(
             flag="enforce_eager", value=True, cost=2.6, text="--enforce-eager (no CUDA graphs: slower decoding)"
         )
-
-
-def _each_alone(failing: Plan, model: ModelFacts) -> Iterator[_Attempt]:
-    """Changes that stand beside each other rather than on a scale."""
-    flags: EngineFlags = failing.request.flags
     if flags.kv_cache_dtype == "auto":
         yield _Attempt(
             flag="kv_cache_dtype", value="fp8", cost=1.8, text="--kv-cache-dtype fp8 (half the KV bytes; check quality)"

@@ -41,6 +41,7 @@ def _row(resolved: Resolved) -> tuple[int, int, int]:
     if gpu.vendor != "NVIDIA":
         return _OTHER_VENDOR
     if resolved.tp * resolved.pp == 1:
-        # A small card cannot have lost a large card's context.
-        return (min(_ONE_NVIDIA_CARD[0], gpu.total.best_bytes // GIB * 12), *_ONE_NVIDIA_CARD[1:])
+        best, low, high = _ONE_NVIDIA_CARD
+        # A small card cannot have lost a large card's context: a MIG slice of 16 GiB had lost 0.11 GiB.
+        return max(low, min(best, gpu.total.best_bytes // GIB * 12)), low, high
     return _NVIDIA_TP_PCIE if gpu.link == "pcie" else _NVIDIA_TP_NVLINK

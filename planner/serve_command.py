@@ -7,6 +7,7 @@ import shlex
 from dataclasses import fields
 
 from planner.defaults import Resolved
+from planner.flags import all_flags
 from planner.request import EngineFlags, PlanRequest, SpeculativeConfig
 from planner.request_mapping import write_speculation
 from planner.versions import Version
@@ -27,14 +28,14 @@ _WRITTEN_APART = frozenset(
 
 
 def serve_command(request: PlanRequest, resolved: Resolved) -> str:
-    """The shell line that starts vLLM with the flags of `request`."""
+    """The shell line that starts vLLM with the flags of `request`; flags that the release lacks are left out."""
     flags, version = request.flags, resolved.version
     words = ["vllm", "serve", request.model_id]
     if request.revision is not None:
         words += ["--revision", request.revision]
     for field in fields(EngineFlags):
         value = getattr(flags, field.name)
-        if value != field.default and field.name not in _WRITTEN_APART:
+        if value != field.default and field.name not in _WRITTEN_APART and _exists(field.name, version):
             words += _written(field.name, value)
     words += _graph_words(flags, version)
     if flags.attention_backend is not None and version >= _FIRST_BACKEND_FLAG:
@@ -42,6 +43,11 @@ def serve_command(request: PlanRequest, resolved: Resolved) -> str:
     if flags.speculative_config is not None:
         words += _speculative_words(flags.speculative_config, version)
     return " ".join([*_environment(request, version), *map(shlex.quote, words)])
+
+
+def _exists(name: str, version: Version) -> bool:
+    flag = all_flags().get(name.replace("_", "-"))
+    return flag is None or flag.is_in(version)
 
 
 def _written(name: str, value: object) -> list[str]:
