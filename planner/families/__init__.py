@@ -57,6 +57,7 @@ _MODULES = (
     "llama4",
     "deepseek_v4",
     "mla_variants",
+    "draft_layers",
     "moe_retired",
     "moe_variants",
     "step3p5",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from planner.config_view import ConfigView
+from planner.families import Builder, Built, FamilyInput
 from planner.families.blocks import (
     attention,
     attention_shape,
@@ -14,7 +15,7 @@ from planner.families.blocks import (
     replicated_linear,
 )
 from planner.families.rope import rope_cache
-from planner.inventory import Cache, Embedding, Layer, Linear, Module, Part, Tensor
+from planner.inventory import Cache, Embedding, Layer, Linear, Module, Tensor
 
 NUM_AUX_HIDDEN_STATES = 3  # target layers that EAGLE-3 reads, unless the draft's config lists them
 
@@ -119,7 +120,25 @@ def _draft_vocabulary(draft: ConfigView, width: int, target_vocab_size: int) -> 
     return head, Tensor(name="draft_id_to_target_id", role="draft", shape=(rows,), dtype="int64")
 
 
-def draft_embedding(num_rows: int, dim: int) -> Part:
-    """A draft's own embedding, for drafts whose table differs from the target's."""
-    table = Embedding(name="draft.embed_tokens", role="draft", num_rows=num_rows, dim=dim)
-    return Part(prefix="draft", stage="last", modules=(table,))
+def _eagle(given: FamilyInput) -> Built:
+    """An EAGLE or EAGLE-3 draft by itself; its embedding, and EAGLE's head, are the target's and cost nothing here."""
+    text = given.text
+    method = "eagle" if given.architecture == "EagleLlamaForCausalLM" else "eagle3"
+    width = text.integer("target_hidden_size", default=text.integer("hidden_size"))
+    layers = eagle_draft(text, method=method, target_hidden_size=width, target_vocab_size=text.integer("vocab_size"))
+    return Built(layers=layers, parts=(), intermediate_size=text.integer("intermediate_size"))
+
+
+BUILDERS: dict[str, Builder] = dict.fromkeys(
+    (
+        "EagleLlamaForCausalLM",
+        "LlamaForCausalLMEagle3",
+        "Eagle3LlamaForCausalLM",
+        "Eagle3MiniMaxM2ForCausalLM",
+        "Eagle3Qwen2_5vlForCausalLM",
+        "Eagle3Qwen3vlForCausalLM",
+        "PEagleDraftModel",
+        "PeagleLlamaForCausalLM",
+    ),
+    _eagle,
+)

@@ -13,7 +13,7 @@ from planner.config_view import ConfigView
 from planner.families import Builder, Built, FamilyInput
 from planner.families.blocks import attention_shape, gated_mlp
 from planner.families.expert_layers import ExpertBlock
-from planner.families.moe_design import MoeDesign, assemble, attention_sinks, moe_design, sliding_windows
+from planner.families.moe_design import MoeDesign, assemble, attention_sinks, moe_design, sliding_windows, with_mtp
 from planner.families.rope import rope_cache, rope_parameters
 from planner.inventory import Linear
 
@@ -135,7 +135,7 @@ def scored_experts(text: ConfigView, *, score_bias: str | None, router_dtype: st
 
 
 def _glm4_moe(given: FamilyInput) -> Built:
-    return assemble(glm4_moe_design(given.text))
+    return with_mtp(glm4_moe_design(given.text))
 
 
 def glm4_moe_design(text: ConfigView) -> MoeDesign:
@@ -156,7 +156,7 @@ def _ernie_moe(given: FamilyInput) -> Built:
     first = text.integer("moe_layer_start_index", default=0, least=0)
     last = text.integer("moe_layer_end_index", default=text.integer("num_hidden_layers") - 1, least=-1)
     step = text.integer("moe_layer_interval", default=1)
-    return assemble(
+    return with_mtp(
         replace(
             moe_design(text, attention_shape(text, qkv_bias=bias), experts),
             is_sparse=lambda index: first <= index <= last and (index + 1) % step == 0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.config_view import ConfigView
 from planner.families import Built
@@ -17,6 +17,7 @@ from planner.families.blocks import (
     layer_norms,
     vocabulary,
 )
+from planner.families.draft_layers import mtp_layers, num_mtp_layers
 from planner.families.expert_layers import ExpertBlock
 from planner.families.rope import rope_cache
 from planner.inventory import Buffer, Cache, Module, Tensor
@@ -163,3 +164,14 @@ def assemble(design: MoeDesign) -> Built:
         ties_embeddings=design.ties,
         intermediate_size=design.dense_intermediate_size,
     )
+
+
+def with_mtp(design: MoeDesign) -> Built:
+    """What vLLM builds for `design`, with the checkpoint's MTP layers as drafts: each like the decoder layer of its index."""
+
+    def build(index: int) -> tuple[tuple[Module, ...], tuple[Cache, ...]]:
+        return layer_modules(design, index), (kv_cache(layer_shape(design, index), design.window_of(index)),)
+
+    count = num_mtp_layers(design.text)
+    drafts = mtp_layers(count, design.num_layers, design.shape.hidden_size, build)
+    return replace(assemble(design), draft_layers=drafts)
