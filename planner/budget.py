@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from planner import baseline, kv_cache, overhead, weights
 from planner.answer import BudgetLine, KvPool, Plan, RankPlan
+from planner.checkpoint import checkpoint_findings
 from planner.defaults import Resolved, resolve
 from planner.facts import Basis, Estimate, Finding, PlanError
 from planner.gpu_catalog import GpuFacts, custom_gpu, find_gpu
@@ -44,7 +45,15 @@ def plan(request: PlanRequest, model: ModelFacts) -> Plan:
         will_start=verdict.will_start,
         reason=verdict.reason,
         vllm_error=verdict.vllm_error,
-        findings=_distinct((*verdict.findings, *resolved.findings, *model.findings, *pool.findings)),
+        findings=_distinct(
+            (
+                *verdict.findings,
+                *resolved.findings,
+                *model.findings,
+                *pool.findings,
+                *checkpoint_findings(model, resolved),
+            )
+        ),
         resolved=resolved.defaults,
         ranks=ranks,
         bounding_rank=_bounding_rank(ranks, pool, layout),

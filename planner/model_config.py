@@ -14,7 +14,7 @@ from typing import Any
 from planner.config_defaults import architecture_of, defaulted_sizes, with_defaults
 from planner.config_view import ConfigView
 from planner.facts import Finding, PlanError
-from planner.families import Built, FamilyInput, builder_for, generic
+from planner.families import Built, FamilyInput, builder_for, from_headers, generic
 from planner.families.rope import rope_parameters
 from planner.inventory import Experts, Linear, ModelDocuments, ModelFacts, QuantFacts
 
@@ -67,7 +67,7 @@ def read_model(documents: ModelDocuments, *, quantization: str | None = None, vl
         is_quantized=facts is not None or quantization is not None,
         vllm_minor=vllm_minor,
     )
-    built, family_findings = _build(family)
+    built, family_findings = _build(family, documents)
     dtype, dtype_findings = _dtype(read, documents)
     length, length_findings = _max_position(read, documents)
     text = read.text
@@ -77,7 +77,7 @@ def read_model(documents: ModelDocuments, *, quantization: str | None = None, vl
         model_type=str(read.root.values.get("model_type") or ""),
         dtype=dtype,
         hidden_size=text.integer("hidden_size", "n_embd", "d_model"),
-        intermediate_size=built.intermediate_size or _widest(built),
+        intermediate_size=built.intermediate_size or _widest(built, text),
         vocab_size=text.integer("vocab_size", "padded_vocab_size"),
         num_attention_heads=text.integer("num_attention_heads", "n_head", "n_heads", default=1),
         max_position=length,
@@ -193,7 +193,7 @@ def _architecture(read: _Read) -> str:
     return found
 
 
-def _build(family: FamilyInput) -> tuple[Built, tuple[Finding, ...]]:
+def _build(family: FamilyInput, documents: ModelDocuments) -> tuple[Built, tuple[Finding, ...]]:
     layers = family.text.optional_integer("num_hidden_layers", "n_layer", "n_layers", "num_layers")
     if layers is not None and layers > MOST_LAYERS:
         raise PlanError(
@@ -202,10 +202,12 @@ def _build(family: FamilyInput) -> tuple[Built, tuple[Finding, ...]]:
     builder = builder_for(family.architecture)
     if builder is not None:
         return builder(family), ()
+    if documents.tensors:
+        return from_headers.build(family, documents.tensors)
     return generic.build(family)
 
 
-def _widest(built: Built) -> int:
+def _widest(built: Built, text: ConfigView) -> int:
     widths = [
         max(module.out_features)
         for layer in built.layers[-1:] + built.layers[:1]
@@ -215,7 +217,7 @@ def _widest(built: Built) -> int:
     experts = [
         module.intermediate_size for layer in built.layers for module in layer.modules if isinstance(module, Experts)
     ]
-    return max(widths or experts or [1])
+    return max(widths or experts or [text.integer("intermediate_size", default=1)])
 
 
 def _dtype(read: _Read, documents: ModelDocuments) -> tuple[str, tuple[Finding, ...]]:

@@ -87,6 +87,21 @@ def rank_weights(model: ModelFacts, resolved: Resolved, pp_rank: int) -> RankWei
     return _rank_weights(model, _question(model, resolved, pp_rank))
 
 
+def whole_model_bytes(model: ModelFacts, resolved: Resolved) -> int:
+    """The parameter bytes of the undivided model, encoders included: what to hold a checkpoint's size against."""
+    question = replace(
+        _question(model, resolved, 0),
+        split=Split(tp=1, moe_tp=1, ep=1),
+        pp=1,
+        lora=None,
+        is_text_only=False,
+        banned_modalities=frozenset(),
+        has_draft=False,
+        offload_bytes=0,
+    )
+    return _rank_weights(model, question).parameter_bytes
+
+
 def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
     flags = resolved.flags
     speculative = flags.speculative_config
