@@ -71,6 +71,7 @@ _MODULES = (
     "internvl",
     "multimodal_variants",
     "kimi_linear",
+    "linear_attention",
     "encoder_decoder",
     "nas",
 )

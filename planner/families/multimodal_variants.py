@@ -1,6 +1,6 @@
-"""Multimodal models with towers of their own: MiniCPM-V, Molmo, Phi-3-vision, dots.ocr, DeepSeek-OCR.
+"""Multimodal models with towers of their own: MiniCPM-V, Molmo, Phi-3-vision, dots.ocr, DeepSeek-OCR, LFM2-VL.
 
-Sources: minicpmv.py, molmo.py, phi3v.py, dots_ocr.py and deepseek_ocr.py of vLLM 0.33.
+Sources: minicpmv.py, molmo.py, phi3v.py, dots_ocr.py, deepseek_ocr.py and lfm2_vl.py of vLLM 0.33.
 """
 
 from __future__ import annotations
@@ -282,6 +282,45 @@ def build_deepseek_ocr(given: FamilyInput) -> Built:
     return assemble(given, text_model(given), towers)
 
 
+def build_lfm2_vl(given: FamilyInput) -> Built:
+    """LFM2-VL: SigLIP 2 with patches by one linear, pixels shuffled into wider vectors, LFM2."""
+    vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
+    hidden, factor = vision.integer("hidden_size"), given.root.integer("downsample_factor", default=2) ** 2
+    patch = vision.integer("num_channels", default=3) * vision.integer("patch_size") ** 2
+    positions, wide = (
+        vision.integer("num_patches", default=256),
+        given.root.integer("projector_hidden_size", default=2560),
+    )
+    stack = EncoderStack(
+        depth=vision.integer("num_hidden_layers"),
+        hidden_size=hidden,
+        intermediate_size=vision.integer("intermediate_size"),
+        num_heads=vision.integer("num_attention_heads"),
+        prefix="encoder.layers",
+        projections=tuple(f"self_attn.{name}_proj" for name in "qkv"),
+    )
+    tower = (
+        *plain_linear("embeddings.patch_embedding", patch, hidden, role="vision"),
+        vision_tensor("embeddings.position_embedding", positions, hidden),
+        *stack.modules(),
+        *norm("post_layernorm", hidden, has_bias=True),
+    )
+    has_bias = given.root.flag("projector_bias", True)
+    with_norm = given.root.flag("projector_use_layernorm", True)
+    link: tuple[Module, ...] = (
+        *(norm("layer_norm", hidden * factor, has_bias=True) if with_norm else ()),
+        *plain_linear("linear_1", hidden * factor, wide, has_bias=has_bias),
+        *plain_linear("linear_2", wide, text, has_bias=has_bias),
+    )
+    prefix = "model.vision_tower.vision_model"
+    facts = _facts(vision, positions, positions // factor)
+    towers = [
+        Tower(prefix=prefix, modules=tower, modalities=("image",), facts=facts),
+        Tower(prefix="model.multi_modal_projector", modules=link, modalities=("image",)),
+    ]
+    return assemble(given, renamed(text_model(given), "model.", "model.language_model."), towers)
+
+
 def _unquantised(*linears: Linear) -> tuple[Linear, ...]:
     return tuple(replace(linear, quantizable=False) for linear in linears)
 
@@ -289,6 +328,7 @@ def _unquantised(*linears: Linear) -> tuple[Linear, ...]:
 BUILDERS: dict[str, Builder] = {
     "DeepseekOCRForCausalLM": build_deepseek_ocr,
     "DotsOCRForCausalLM": build_dots_ocr,
+    "Lfm2VlForConditionalGeneration": build_lfm2_vl,
     "MiniCPMV": build_minicpmv,
     "MolmoForCausalLM": build_molmo,
     "Phi3VForCausalLM": build_phi3v,
