@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 
 from planner import kv_errors
@@ -156,12 +155,12 @@ def _needs(groups: tuple[CacheGroup, ...]) -> tuple[tuple[LayerSpec, int], ...]:
 
 
 def _bytes_per_token(stage: tuple[tuple[LayerSpec, int], ...], serving: Serving) -> int:
-    total = Fraction(0)
+    total = 0
     for spec, number in stage:
         if isinstance(spec, FullSpec):
             shards = serving.dcp if spec.is_dcp_sharded else 1
-            total += Fraction(spec.unpadded_page_bytes * number, spec.block_size * shards)
-    return div_ceil(total.numerator, total.denominator)
+            total += div_ceil(spec.unpadded_page_bytes * number, spec.block_size * shards)
+    return total
 
 
 def _state_bytes(stage: tuple[tuple[LayerSpec, int], ...]) -> int:

@@ -247,7 +247,7 @@ def _equal_page_groups(layers: tuple[PlacedSpec, ...], num_stages: int, rules: K
     buckets = _mergeable_buckets(layers)
     smallest = min(len(bucket) for bucket in buckets)
     widest = max(len(bucket) for bucket in buckets)
-    group_size = widest if widest < smallest * rules.widest_group_ratio else smallest
+    group_size = widest if 100 * widest < smallest * rules.widest_group_percent else smallest
     groups: list[CacheGroup] = []
     for bucket in buckets:
         num_groups = div_ceil(len(bucket), group_size)

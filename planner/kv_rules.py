@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 from planner.versions import Era, Version, era_of
 
@@ -17,7 +16,7 @@ class KvRules:
     can_scale_block_size: bool  # unlike pages are made equal by larger blocks
     can_pad_attention_page: bool  # ... or by padding, where the sizes do not divide
     can_pad_state_page: bool  # ... and states by padding
-    widest_group_ratio: Fraction  # groups take the largest bucket's size when it is below this times the smallest
+    widest_group_percent: int  # groups take the largest bucket's size when it is below this share of the smallest
     counts_null_block: bool  # the fit check leaves out the block that is never used
     needs_layer_by_layer: bool  # the fit check adds up layers instead of groups' blocks
     override_limits_fit: bool  # the fit check counts --num-gpu-blocks-override, not the memory there is
@@ -32,7 +31,7 @@ def rules_of(version: Version) -> KvRules:
         can_scale_block_size=version >= (0, 12, 0),
         can_pad_attention_page=version >= (0, 24, 0),
         can_pad_state_page=version >= (0, 26, 0),
-        widest_group_ratio=_widest_group_ratio(version),
+        widest_group_percent=_widest_group_percent(version),
         counts_null_block=version >= (0, 29, 0),
         needs_layer_by_layer=version < (0, 14, 0),
         override_limits_fit=version >= (0, 21, 0),
@@ -40,7 +39,7 @@ def rules_of(version: Version) -> KvRules:
     )
 
 
-def _widest_group_ratio(version: Version) -> Fraction:
+def _widest_group_percent(version: Version) -> int:
     if version < (0, 12, 0):
-        return Fraction(0)  # always the smallest bucket
-    return Fraction(5, 4) if version < (0, 18, 0) else Fraction(3, 2)
+        return 0  # always the smallest bucket
+    return 125 if version < (0, 18, 0) else 150

@@ -7,7 +7,6 @@ tests write them by hand, `kv_groups` and `kv_cache` plan over them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 from planner.units import div_ceil, round_up
 
@@ -32,7 +31,7 @@ class AttentionSpec:
     content_bytes: int
     kv_format: str = "bfloat16"  # as --kv-cache-dtype writes it; layers of unlike formats never merge
     head_size: int = 0
-    tokens_per_state: int | Fraction = 1
+    tokens_per_state: int = 1  # more than one: a compressed cache
     padded_page_bytes: int | None = None
     stride_alignment_bytes: int = 1  # the distance between blocks is a multiple of this
     is_dcp_sharded: bool = True
@@ -40,7 +39,7 @@ class AttentionSpec:
     @property
     def unpadded_page_bytes(self) -> int:
         """Bytes of one block of this layer without padding."""
-        return self.num_kv_heads * int(self.block_size // self.tokens_per_state) * self.content_bytes
+        return self.num_kv_heads * (self.block_size // self.tokens_per_state) * self.content_bytes
 
     @property
     def page_bytes(self) -> int:
