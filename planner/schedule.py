@@ -1,0 +1,422 @@
+"""One step's rules: who runs, how many tokens each gets, who is preempted and who is admitted.
+
+The rules are those of vLLM 0.33's V1 scheduler (`v1/core/sched/scheduler.py`, `async_scheduler.py`). A running
+sequence that will only gain one token a step for a while, with nothing else to decide, is *quiet*: it is passed over
+at the cost of one comparison and settled when something happens to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from planner.block_tables import BlockTables, TableJournal
+from planner.prefix_lookup import NO_HIT, PrefixHit
+from planner.quiet_runs import QuietRuns
+from planner.sequence import Sequence, Status
+from planner.simulator_config import SimulatorConfig
+from planner.waiting_queue import make_queue
+
+
+class ScheduleJournal(TableJournal, Protocol):
+    """Whoever wants to know what a step did."""
+
+    def queued(self, step: int, sequence: Sequence) -> None:
+        """The sequence arrived."""
+
+    def admitted(self, step: int, sequence: Sequence, hit: PrefixHit) -> None:
+        """The sequence runs from this step on, with the blocks of `hit` found in the cache."""
+
+    def preempted(self, step: int, sequence: Sequence, freed: int, kept: int) -> None:
+        """`freed` references were given up; `kept` of those blocks stay findable."""
+
+    def finished(self, step: int, sequence: Sequence) -> None:
+        """The sequence sampled its last token."""
+
+    def progressed(self, step: int, sequence: Sequence, num_tokens: int) -> None:
+        """The sequence is at `computed` tokens after being scheduled `num_tokens` in this step."""
+
+    def became_quiet(self, sequence: Sequence) -> None:
+        """The sequence gains one token in each step of `[quiet_from, quiet_until)`."""
+
+    def settled(self, step: int, sequence: Sequence) -> None:
+        """A quiet run ended early: the sequence was last quiet in the step before this one."""
+
+
+@dataclass(slots=True)
+class Scheduled:
+    """One sequence's share of a step."""
+
+    sequence: Sequence
+    num_tokens: int
+    num_drafts: int
+    samples: bool = False
+
+
+AcceptDrafts = Callable[[Sequence, int], int]
+
+
+def accept_none(_sequence: Sequence, _num_drafts: int) -> int:
+    """No draft token is ever right."""
+    return 0
+
+
+class Scheduler:
+    """The queues and one batch in flight; `schedule` and `apply_outputs` are a step."""
+
+    def __init__(
+        self,
+        config: SimulatorConfig,
+        journal: ScheduleJournal | None = None,
+        *,
+        accept_drafts: AcceptDrafts = accept_none,
+        skip_quiet_steps: bool = True,
+    ) -> None:
+        self.config = config
+        self.journal = journal
+        self.tables = BlockTables(config, journal)
+        self.pool = self.tables.pool
+        self.running: list[Sequence] = []
+        self.waiting = make_queue(config.scheduling_policy)
+        self.step = -1
+        self.batch: list[Scheduled] = []  # what this step scheduled, quiet sequences left out
+        self.preempted: list[Sequence] = []  # in this step
+        self.hit_tokens = 0  # found in the prefix cache at first admissions
+        self.queried_tokens = 0
+        self._in_flight: list[list[Scheduled]] = []
+        self._accept_drafts = accept_drafts
+        self._arrivals = 0
+        self._budget = 0
+        self._input_budget = 0
+        self._prefill_scheduled = False
+        self._num_running_scheduled = 0
+        self._quiet = QuietRuns(config, self.tables)
+        self._skip_quiet = skip_quiet_steps and not config.num_speculative_tokens
+        self._blocked = (-1, 0, 0, 0)  # who could not be admitted at how many insertions, evictions, free blocks
+
+    # -- arrival ------------------------------------------------------------------------------------------
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a sequence that arrives now."""
+        sequence.arrival = self._arrivals
+        self._arrivals += 1
+        self.waiting.add(sequence)
+        if self.journal is not None:
+            self.journal.queued(self.step + 1, sequence)
+
+    def has_unfinished(self) -> bool:
+        """Whether any sequence runs, waits or has output under way."""
+        return bool(self.running or len(self.waiting) or any(self._in_flight))
+
+    # -- schedule -----------------------------------------------------------------------------------------
+
+    def schedule(self) -> None:
+        """Start the next step: give tokens to running sequences, then admit waiting ones."""
+        self.step += 1
+        self.batch = []
+        self.preempted = []
+        self._budget = self._input_budget = self.config.max_num_batched_tokens
+        self._prefill_scheduled = False
+        threshold = self.config.long_prefill_token_threshold
+        if threshold and len(self.running) + len(self.waiting) <= 1:
+            threshold = 0
+        self._schedule_running(threshold)
+        if not self.preempted and len(self.waiting):
+            self._schedule_waiting(threshold)
+        self._advance()
+
+    def _schedule_running(self, threshold: int) -> None:
+        running, step = self.running, self.step
+        draft_slots = self.config.num_draft_slots
+        index = 0
+        while index < len(running) and self._budget > 0:
+            start, end = index, min(len(running), index + self._budget)
+            while index < end and step < running[index].quiet_until:
+                index += 1
+            self._budget -= index - start
+            self._input_budget -= index - start
+            if index == end:
+                continue
+            sequence = running[index]
+            if self._stays_quiet(sequence):
+                self._budget -= 1
+                self._input_budget -= 1
+                index += 1
+                continue
+            if self._input_budget <= draft_slots:
+                break
+            moved = self._schedule_one(sequence, index, threshold)
+            if moved is None:
+                break
+            index = moved
+        self._num_running_scheduled = len(self.batch)
+        for sequence in running[index:]:
+            self._unquiet(sequence)
+
+    def _stays_quiet(self, sequence: Sequence) -> bool:
+        """Whether this step is a quiet one for the sequence; if not, it is settled and unscheduled."""
+        if not self._skip_quiet:
+            return False
+        quiet = self._quiet
+        was_quiet = sequence.quiet_until > 0
+        if not was_quiet and (sequence.is_prefill_chunk or not quiet.can_start(sequence)):
+            return False
+        if not quiet.prolong(sequence, self.step):
+            self._unquiet(sequence, was_quiet=was_quiet)
+            return False
+        if not was_quiet:
+            if self.config.async_scheduling:
+                self._forget_last(sequence)
+            if self.journal is not None:
+                self.journal.became_quiet(sequence)
+        return True
+
+    def _schedule_one(self, sequence: Sequence, index: int, threshold: int) -> int | None:
+        """The index of the next running sequence; None when the scan of the running ones ends here."""
+        config = self.config
+        waiting_tokens = sequence.placeholders
+        if waiting_tokens > 0 and sequence.computed + 2 - waiting_tokens >= sequence.num_prompt + sequence.max_tokens:
+            return index + 1
+        wanted = sequence.num_tokens + sequence.num_drafts + waiting_tokens - sequence.computed
+        if 0 < threshold < wanted:
+            wanted = threshold
+        wanted = min(wanted, self._budget, self._input_budget - config.num_draft_slots)
+        wanted = min(wanted, config.max_model_len - sequence.computed - 1)
+        wanted = self._reserve_lookahead(sequence, sequence.computed, wanted)
+        if wanted <= 0:
+            return index + 1
+        while not self.tables.extend(sequence, wanted):
+            index = self._preempt_for(sequence, index)
+            if sequence.status is Status.PREEMPTED:
+                return index if config.scheduling_policy == "priority" else None
+        self._prefill_scheduled |= sequence.is_prefill_chunk
+        num_drafts = 0
+        if sequence.num_drafts:
+            spare = wanted + sequence.computed - sequence.num_tokens - waiting_tokens
+            num_drafts = min(max(spare, 0), sequence.num_drafts)
+            sequence.num_drafts = 0
+        self.batch.append(Scheduled(sequence, wanted, num_drafts))
+        self._budget -= wanted
+        self._input_budget -= wanted + config.num_draft_slots
+        return index + 1
+
+    def _preempt_for(self, sequence: Sequence, index: int) -> int:
+        """The sequence's new index after the least important running sequence lost its place."""
+        running = self.running
+        if self.config.scheduling_policy == "priority":
+            victim = max(running, key=lambda other: (other.priority, other.arrival))
+            place = running.index(victim)
+            del running[place]
+            if place < index:
+                index -= 1
+                self._give_back(victim)
+        else:
+            victim = running.pop()
+        del sequence
+        self._preempt(victim)
+        return index
+
+    def _give_back(self, victim: Sequence) -> None:
+        """Return the tokens that a victim was already given in this step."""
+        if self.step < victim.quiet_until:
+            self._budget += 1
+            self._input_budget += 1
+            return
+        for place, scheduled in enumerate(self.batch):
+            if scheduled.sequence is victim:
+                self._budget += scheduled.num_tokens
+                self._input_budget += scheduled.num_tokens + self.config.num_draft_slots
+                del self.batch[place]
+                return
+
+    def _preempt(self, victim: Sequence) -> None:
+        """Take all blocks from a running sequence and queue it to start again."""
+        self._unquiet(victim)
+        held = [block for table in victim.tables for block in table if block]
+        kept = sum(1 for block in held if self.pool.hash_ids[block])
+        self.tables.release(victim)
+        victim.status = Status.PREEMPTED
+        victim.computed = 0
+        victim.num_drafts = 0
+        victim.stale = victim.in_flight
+        victim.placeholders = 0
+        victim.num_preemptions += 1
+        self.waiting.add_front(victim)
+        self.preempted.append(victim)
+        if self.journal is not None:
+            self.journal.preempted(self.step, victim, len(held), kept)
+
+    def _schedule_waiting(self, threshold: int) -> None:
+        skipped: list[Sequence] = []
+        while self._budget > 0 and len(self.waiting) and self._input_budget > self.config.num_draft_slots:
+            if len(self.running) >= self.config.max_num_seqs:
+                break
+            sequence = self.waiting.first()
+            if sequence.stale:
+                skipped.append(self.waiting.pop())
+                continue
+            hit = self.tables.find_hit(sequence) if self.config.enable_prefix_caching else NO_HIT
+            sequence.shared_boundary = hit.shared_boundary
+            wanted, num_drafts = self._first_chunk(sequence, hit, threshold)
+            if wanted < 0:
+                break
+            if wanted == 0:
+                skipped.append(self.waiting.pop())
+                continue
+            if not self.tables.admit(sequence, hit, wanted, is_alone=not self.running):
+                break
+            self._admit(sequence, hit, wanted, num_drafts)
+        for sequence in reversed(skipped):
+            self.waiting.add_front(sequence)
+
+    def _first_chunk(self, sequence: Sequence, hit: PrefixHit, threshold: int) -> tuple[int, int]:
+        """The tokens and drafts of a first chunk; 0: pass this sequence over, -1: end the scan."""
+        config = self.config
+        budget = min(self._budget, self._input_budget - config.num_draft_slots)
+        wanted, num_drafts = sequence.num_tokens - hit.num_tokens, 0
+        is_beside_others = self._num_running_scheduled > 0 or hit.num_tokens > 0
+        if config.num_speculative_tokens and wanted == 1 and not self._prefill_scheduled and is_beside_others:
+            padded = 1 + config.num_speculative_tokens
+            if hit.num_tokens + padded + 1 <= config.max_model_len:
+                if padded > budget:
+                    return -1, 0
+                wanted, num_drafts = padded, config.num_speculative_tokens
+        if 0 < threshold < wanted:
+            wanted = threshold
+        if not config.enable_chunked_prefill and wanted > budget:
+            return -1, 0
+        wanted = self._reserve_lookahead(sequence, hit.num_tokens, min(wanted, budget))
+        return wanted, num_drafts
+
+    def _admit(self, sequence: Sequence, hit: PrefixHit, wanted: int, num_drafts: int) -> None:
+        self.waiting.pop()
+        self.running.append(sequence)
+        sequence.status = Status.RUNNING
+        sequence.computed = hit.num_tokens
+        if not sequence.num_preemptions:
+            self.queried_tokens += sequence.num_tokens
+            self.hit_tokens += hit.num_tokens
+        self.batch.append(Scheduled(sequence, wanted, num_drafts))
+        self._budget -= wanted
+        self._input_budget -= wanted + self.config.num_draft_slots
+        if self.journal is not None:
+            self.journal.admitted(self.step, sequence, hit)
+
+    def _reserve_lookahead(self, sequence: Sequence, computed: int, wanted: int) -> int:
+        """Leave a multi-module drafter either all or enough of the prompt's end."""
+        lookahead = self.config.num_prefill_lookahead_tokens
+        remaining = sequence.num_tokens - computed - wanted
+        if 0 < remaining < lookahead:
+            wanted -= lookahead - remaining
+        return max(wanted, 0)
+
+    def _advance(self) -> None:
+        """Count this step's tokens as computed; outputs may correct that."""
+        is_async, journal = self.config.async_scheduling, self.journal
+        for scheduled in self.batch:
+            sequence = scheduled.sequence
+            sequence.computed += scheduled.num_tokens
+            sequence.in_flight += scheduled.num_tokens
+            sequence.is_prefill_chunk = sequence.computed < sequence.num_tokens + sequence.placeholders
+            if not sequence.is_prefill_chunk:
+                scheduled.samples = True
+                if is_async:
+                    sequence.placeholders += 1 + scheduled.num_drafts
+                    sequence.num_drafts = self.config.num_speculative_tokens
+            if journal is not None:
+                journal.progressed(self.step, sequence, scheduled.num_tokens)
+        self._in_flight.append(self.batch)
+
+    # -- outputs ------------------------------------------------------------------------------------------
+
+    def apply_outputs(self) -> list[Sequence]:
+        """The sequences that finished, after the oldest batch in flight returned its tokens."""
+        if not self._in_flight:
+            return []
+        batch = self._in_flight.pop(0)
+        finished = [scheduled.sequence for scheduled in batch if self._apply(scheduled)]
+        if self.config.num_speculative_tokens and not self.config.async_scheduling:
+            for scheduled in batch:
+                sequence = scheduled.sequence
+                if sequence.status is not Status.FINISHED:
+                    sequence.num_drafts = 0 if sequence.is_prefill_chunk else self.config.num_speculative_tokens
+        return finished
+
+    def batches_in_flight(self) -> int:
+        """How many scheduled batches have not returned yet."""
+        return len(self._in_flight)
+
+    def _apply(self, scheduled: Scheduled) -> bool:
+        """Whether the sequence finished with the tokens of this batch."""
+        sequence = scheduled.sequence
+        sequence.in_flight -= scheduled.num_tokens
+        is_stale = sequence.stale > 0
+        if is_stale:
+            sequence.stale -= scheduled.num_tokens
+        if sequence.status is Status.FINISHED or not scheduled.samples:
+            return False
+        accepted = self._accept_drafts(sequence, scheduled.num_drafts) if scheduled.num_drafts else 0
+        rejected = scheduled.num_drafts - accepted
+        if rejected and not is_stale:
+            if sequence.computed > 0:
+                sequence.computed -= rejected
+            if sequence.placeholders > 0:
+                sequence.placeholders -= rejected
+        had_placeholders = sequence.placeholders > 0
+        is_stopped = self._append_tokens(sequence, 1 + accepted, is_stale=is_stale)
+        may_cache = had_placeholders or self.config.num_speculative_tokens > 0
+        if may_cache and not is_stale and sequence.status is Status.RUNNING and self.config.enable_prefix_caching:
+            self.tables.cache(sequence, sequence.computed - sequence.in_flight)
+        if is_stopped:
+            self._finish(sequence)
+        return is_stopped
+
+    def _append_tokens(self, sequence: Sequence, sampled: int, *, is_stale: bool) -> bool:
+        """Whether the sequence reached its end with some of the `sampled` tokens; the rest are dropped."""
+        end = min(sequence.num_prompt + sequence.max_tokens, self.config.max_model_len)
+        kept = min(sampled, max(end - sequence.num_tokens, 1))
+        sequence.num_tokens += kept
+        if not is_stale:
+            sequence.computed -= sampled - kept
+            if sequence.placeholders > 0:
+                sequence.placeholders -= sampled
+        return sequence.num_tokens >= end
+
+    def _finish(self, sequence: Sequence) -> None:
+        if sequence.status is Status.RUNNING:
+            self.running.remove(sequence)
+        else:
+            self.waiting.remove(sequence)
+        sequence.status = Status.FINISHED
+        self.tables.release(sequence)
+        if self.journal is not None:
+            self.journal.finished(self.step, sequence)
+
+    # -- quiet sequences ----------------------------------------------------------------------------------
+
+    def computed_after_schedule(self, sequence: Sequence) -> int:
+        """The sequence's computed tokens right after this step was scheduled."""
+        if self.step < sequence.quiet_until:
+            return sequence.computed + self.step - sequence.quiet_from + 1
+        return sequence.computed
+
+    def _unquiet(self, sequence: Sequence, *, was_quiet: bool = True) -> None:
+        """Bring a sequence that was quiet up to the state before this step."""
+        if sequence.quiet_until == 0:
+            return
+        self._quiet.end(sequence, self.step)
+        if not was_quiet:
+            return
+        if self.config.async_scheduling:
+            self._in_flight[-1].append(Scheduled(sequence, 1, 0, samples=True))
+        if self.journal is not None:
+            self.journal.settled(self.step, sequence)
+
+    def _forget_last(self, sequence: Sequence) -> None:
+        """Take the output under way for a sequence that turns quiet out of the last batch: it is implied now."""
+        batch = self._in_flight[-1]
+        for place, scheduled in enumerate(batch):
+            if scheduled.sequence is sequence:
+                del batch[place]
+                return
