@@ -32,6 +32,7 @@ def judge(request: PlanRequest, resolved: Resolved, ranks: tuple[RankPlan, ...],
     stop = (
         _refused(resolved)
         or _too_little_free(request, resolved, ranks)
+        or _cache_refused(pools)
         or _weights_do_not_load(request, resolved, ranks)
         or _fixed_pool_does_not_load(request, resolved, ranks)
         or _pool_too_small(resolved, pools)
@@ -48,6 +49,12 @@ def judge(request: PlanRequest, resolved: Resolved, ranks: tuple[RankPlan, ...],
 
 def _refused(resolved: Resolved) -> Verdict | None:
     refusal = next((finding for finding in resolved.findings if finding.severity == "refusal"), None)
+    return None if refusal is None else Verdict(will_start=False, reason=refusal.text)
+
+
+def _cache_refused(pools: Pools) -> Verdict | None:
+    """A cache that no backend of the card stores or that the release cannot lay out."""
+    refusal = next((finding for finding in pools[1].findings if finding.severity == "refusal"), None)
     return None if refusal is None else Verdict(will_start=False, reason=refusal.text)
 
 
