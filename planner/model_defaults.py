@@ -121,10 +121,10 @@ def _default_prefix_caching(question: Question, *, has_state: bool) -> tuple[boo
         return False, "encoder-decoder models do not cache prefixes"
     if is_attention_free(model):
         return False, "models without attention do not cache prefixes by default"
-    # ModelConfig.is_prefix_caching_supported: false for hybrids to 0.25.1, true from 0.26.0 on; but 0.27.1's arg_utils adds
-    # "and not is_hybrid" (opt-in), and 0.28.0 logs hold one state page a request as without caching. 0.31's does not.
-    if has_state and (version < (0, 26, 0) or (0, 27, 0) <= version < (0, 29, 0)):
-        return False, "off by default for models with recurrent state before 0.26 and in 0.27 and 0.28"
+    # ModelConfig.is_prefix_caching_supported is false for hybrids to 0.25.1; 0.26.0 and 0.27.1 keep it opt-in in arg_utils
+    # ("and not model_config.is_hybrid"); from 0.28.0 on that condition is gone.
+    if has_state and version < (0, 28, 0):
+        return False, "off by default for models with recurrent state before 0.28"
     return True, "on by default for generation"
 
 

@@ -194,7 +194,8 @@ def test_graph_mode_by_release() -> None:
     ("version", "architecture", "asked", "caching", "mode"),
     [
         ("0.33.0", "Qwen3NextForCausalLM", None, True, "align"),
-        ("0.26.0", "Qwen3NextForCausalLM", None, True, "align"),
+        ("0.26.0", "Qwen3NextForCausalLM", None, False, "none"),
+        ("0.28.0", "Qwen3NextForCausalLM", None, True, "align"),
         ("0.25.1", "Qwen3NextForCausalLM", None, False, "none"),
         ("0.19.0", "Qwen3NextForCausalLM", True, True, "align"),
         ("0.19.0", "NemotronHForCausalLM", True, True, "all"),
