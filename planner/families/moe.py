@@ -218,4 +218,5 @@ BUILDERS: dict[str, Builder] = {
     "Ernie4_5_MoeForCausalLM": _ernie_moe,
     "BailingMoeForCausalLM": _bailing_moe,
     "BailingMoeV2ForCausalLM": _bailing_moe,
+    "SarvamMoEForCausalLM": _bailing_moe,
 }

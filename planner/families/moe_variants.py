@@ -303,6 +303,25 @@ def listed_sparse(text: ConfigView) -> Callable[[int], bool]:
     return lambda index: index >= first_sparse
 
 
+def _param2_moe(given: FamilyInput) -> Built:
+    text = given.text
+    has_norms = text.flag("use_qk_norm", default=False)
+    shape = attention_shape(
+        text,
+        qkv_bias=text.flag("use_qkv_bias", default=False),
+        output_bias=text.flag("use_bias", default=False),
+        qk_norm="head" if has_norms else None,
+    )
+    is_biased = text.flag("moe_router_enable_expert_bias", default=True)
+    name = "gate.e_score_correction_bias" if is_biased else None
+    experts = scored_experts(text, score_bias=name, router_dtype="float32")
+    width = text.optional_integer("moe_shared_expert_intermediate_size", least=1)
+    if width and experts.shared_intermediate_size:  # then it is the width of all shared experts together
+        experts = replace(experts, shared_intermediate_size=width)
+    first_sparse = text.integer("first_k_dense_replace", default=1, least=0)
+    return assemble(replace(moe_design(text, shape, experts), is_sparse=lambda index: index >= first_sparse))
+
+
 BUILDERS: dict[str, Builder] = {
     "DbrxForCausalLM": _dbrx,
     "AfmoeForCausalLM": _afmoe,
@@ -314,4 +333,5 @@ BUILDERS: dict[str, Builder] = {
     "MiMoV2ForCausalLM": _mimo_v2,
     "Step3TextForCausalLM": _step3_text,
     "LagunaForCausalLM": _laguna,
+    "Param2MoEForCausalLM": _param2_moe,
 }
