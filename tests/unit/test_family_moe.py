@@ -176,3 +176,114 @@ def test_tensor_parallel_size_that_cuts_an_expert_unevenly_is_refused() -> None:
         rank_weights(model_of(config), make_resolved(tp=2, gpu=make_gpu()), 0)
 
     assert caught.value.field == "tensor_parallel_size"
+
+
+ARCTIC = SMALL | {
+    "architectures": ["ArcticForCausalLM"],
+    "model_type": "arctic",
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_layer_frequency": 2,
+    "use_residual": True,
+}
+GROK = SMALL | {
+    "architectures": ["Grok1ForCausalLM"],
+    "model_type": "grok-1",
+    "num_local_experts": 4,
+    "moe_intermediate_size": 48,
+    "residual_moe": True,
+}
+DOTS = SMALL | {
+    "architectures": ["Dots1ForCausalLM"],
+    "model_type": "dots1",
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "first_k_dense_replace": 1,
+    "topk_method": "noaux_tc",
+}
+GLM4 = DOTS | {"architectures": ["Glm4MoeForCausalLM"], "model_type": "glm4_moe", "num_nextn_predict_layers": 1}
+STEP3 = SMALL | {
+    "architectures": ["Step3TextForCausalLM"],
+    "model_type": "step3_text",
+    "head_dim": 16,
+    "share_q_dim": 32,
+    "moe_num_experts": 4,
+    "moe_top_k": 2,
+    "moe_intermediate_size": 32,
+    "share_expert_dim": 32,
+}
+
+
+def test_arctic_adds_a_residual_mlp_where_it_has_experts() -> None:
+    layers = model_of(ARCTIC).layers
+
+    residual = [any(module.name.startswith("residual_mlp") for module in layer.modules) for layer in layers]
+    assert residual == [bool(experts_in(layer)) for layer in layers] == [False, True, False, True]
+
+
+def test_grok_keeps_a_dense_mlp_beside_its_experts() -> None:
+    parts = dict(rank_weights(model_of(GROK), make_resolved(version="0.19.0"), 0).by_role)
+
+    assert parts["mlp"] == 4 * 3 * 96 * 64 * 2
+    assert parts["experts"] == 4 * 4 * 3 * 48 * 64 * 2
+
+
+def test_dots_scores_have_a_float32_bias() -> None:
+    parts = dict(rank_weights(model_of(DOTS), make_resolved(version="0.19.0"), 0).by_role)
+
+    assert parts["router"] == 3 * (4 * 64 * 2 + 4 * 4)
+
+
+def test_glm4_router_is_float32() -> None:
+    parts = dict(rank_weights(model_of(GLM4), make_resolved(), 0).by_role)
+
+    assert parts["router"] == 3 * (4 * 64 * 4 + 4 * 4)
+
+
+def test_glm4_draft_layer_has_experts_of_its_own() -> None:
+    drafts = model_of(GLM4).draft_layers
+
+    assert [(draft.prefix, experts_in(draft)) for draft in drafts] == [("model.layers.4", 1)]
+
+
+def test_step3_projects_queries_through_a_bottleneck_on_every_rank() -> None:
+    whole, halved = (dict(rank_weights(model_of(STEP3), make_resolved(tp=tp), 0).by_role) for tp in (1, 2))
+
+    replicated = 4 * 64 * (32 + 2 * 16) * 2
+    assert halved["attention"] - replicated == (whole["attention"] - replicated) // 2
+
+
+def test_step3_refuses_layer_numbers_that_are_none() -> None:
+    with pytest.raises(PlanError) as caught:
+        model_of(STEP3, moe_layers_enum="1,two")
+
+    assert caught.value.field == "moe_layers_enum"
+
+
+def test_hunyuan_on_transformers_keeps_frequencies_in_place_of_a_rotary_cache() -> None:
+    config = SMALL | {
+        "architectures": ["HunYuanMoEV1ForCausalLM"],
+        "model_type": "hunyuan_v1_moe",
+        "num_experts": 4,
+        "moe_topk": [2] * 4,
+        "moe_intermediate_size": [32] * 4,
+        "num_shared_expert": [1] * 4,
+        "use_mixed_mlp_moe": True,
+    }
+
+    older, newer = (
+        rank_weights(read_model(make_documents(config), vllm_minor=minor), make_resolved(), 0).buffer_bytes
+        for minor in (23, 32)
+    )
+
+    scales = 4 * 4 * 4
+    assert (older - scales, newer - scales) == (256 * 16 * 2, 2 * 8 * 4)
+
+
+def test_dbrx_without_its_attention_section_is_refused() -> None:
+    config = {"architectures": ["DbrxForCausalLM"], "model_type": "dbrx", "d_model": 64, "n_heads": 4, "n_layers": 2}
+
+    with pytest.raises(PlanError):
+        model_of(config, attn_config=3, vocab_size=128)
