@@ -27,7 +27,7 @@ from planner.quant_formats import (
 )
 from planner.quantization import KernelChoice, Quantizer, quantizer_for
 from planner.sharding import Split, local_buffer_size, local_experts, local_linear, local_rows, local_tensor_size
-from planner.units import GIB
+from planner.units import GIB, MIB
 
 Tensors = tuple[int, ...]  # bytes of each
 _ENCODER_ROLES = frozenset({"vision", "audio", "projector"})
@@ -54,6 +54,7 @@ class _Question:
     offload_bytes: int
     batched_tokens: int  # max_num_batched_tokens, for models that keep a tensor per batched token; else 0
     index_bytes: int  # the table of chosen keys that sparse attention allocates with the model
+    workspace_bytes: int  # of latent attention kernels, where the release allocates it when it looks for a backend
 
 
 @dataclass(slots=True)
@@ -126,6 +127,7 @@ def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
         offload_bytes=int(flags.cpu_offload_gb * GIB),
         batched_tokens=resolved.max_num_batched_tokens if _has_batched_buffers(model) else 0,
         index_bytes=resolved.max_num_batched_tokens * _index_topk(model) * DTYPE_BYTES["int32"],
+        workspace_bytes=_latent_workspace_bytes(model, resolved),
     )
 
 
@@ -133,6 +135,17 @@ def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
 def _has_batched_buffers(model: ModelFacts) -> bool:
     modules = (module for part in model.parts for module in part.modules)
     return any(isinstance(module, Buffer) and module.is_per_batched_token for module in modules)
+
+
+def _latent_workspace_bytes(model: ModelFacts, resolved: Resolved) -> int:
+    """FlashInfer's 128 MiB for latent attention: allocated on import, hence by trying backends, whichever is chosen.
+
+    So in 0.14, 0.19 and 0.23 (v1/attention/backends/mla/flashinfer_mla.py, g_fi_workspace); not in 0.11 nor 0.27.1. A
+    0.19 start of DeepSeek-V2-Lite logs 0.13 GiB over its tensors.
+    """
+    is_tried = model.is_mla and _index_topk(model) == 0 and resolved.gpu.capability is not None
+    has_workspace = (0, 12) <= resolved.version[:2] <= (0, 26)
+    return 128 * MIB if is_tried and has_workspace else 0
 
 
 @lru_cache(maxsize=64)
@@ -161,6 +174,8 @@ def _rank_weights(model: ModelFacts, question: _Question) -> RankWeights:
         num_tables = 1 + (len(model.draft_layers) if question.has_draft else 0)
         tally.post_load_bytes += question.index_bytes * num_tables
         tally.counted_bytes += counted_bytes(question.index_bytes) * num_tables
+    tally.post_load_bytes += question.workspace_bytes
+    tally.counted_bytes += question.workspace_bytes
     tally.is_packed = model.quantization is not None or question.method is not None
     return RankWeights(
         parameter_bytes=tally.parameter_bytes,

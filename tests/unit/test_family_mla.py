@@ -268,3 +268,10 @@ def test_eagle_draft_is_a_model_that_can_be_read() -> None:
     assert (
         weights.parameter_bytes == 2 * (attention + 3 * 64 * 96 + 4 * 64 + (3 * 64) * 64 + 64 * 64) + 8 * 64
     )  # fc, the draft's head, and the table to the target's vocabulary in int64
+
+
+@pytest.mark.parametrize(("version", "workspace_mib"), [("0.11.0", 0), ("0.19.0", 128), ("0.27.1", 0)])
+def test_releases_that_try_flashinfer_hold_its_workspace(version: str, workspace_mib: int) -> None:
+    weights = rank_weights(model_of(DEEPSEEK), make_resolved(version=version), 0)
+
+    assert weights.post_load_bytes == workspace_mib * 2**20
