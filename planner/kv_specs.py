@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from planner.defaults import Resolved
 from planner.facts import Finding
@@ -118,6 +119,7 @@ def _has_kind(model: ModelFacts, kind: str) -> bool:
     return any(cache.kind == kind for cache in _distinct_caches(model))
 
 
+@lru_cache(maxsize=64)
 def _distinct_caches(model: ModelFacts) -> tuple[Cache, ...]:
     seen: dict[int, Cache] = {}
     for layer in model.layers:

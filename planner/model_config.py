@@ -16,6 +16,7 @@ from planner.config_view import ConfigView
 from planner.facts import Finding, PlanError
 from planner.families import Built, FamilyInput, builder_for, from_headers, generic
 from planner.families.rope import rope_parameters
+from planner.interning import share_equal_parts
 from planner.inventory import Experts, Linear, ModelDocuments, ModelFacts, QuantFacts
 
 LARGEST_CONFIG_CHARS = 20 * 2**20  # the longest real one (per-layer quantisation lists) is under 5 MiB
@@ -81,7 +82,7 @@ def read_model(documents: ModelDocuments, *, quantization: str | None = None, vl
         vocab_size=text.integer("vocab_size", "padded_vocab_size"),
         num_attention_heads=text.integer("num_attention_heads", "n_head", "n_heads", default=1),
         max_position=length,
-        layers=built.layers,
+        layers=share_equal_parts(built.layers),
         parts=built.parts,
         quantization=facts,
         is_mla=built.is_mla,
