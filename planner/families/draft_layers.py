@@ -71,8 +71,8 @@ def eagle_draft(
         modules += layer_norms(width, *_eagle_norms(index, is_third=is_third))
         modules += (rope_cache(draft, shape.head_size),)
         if index == 0:
-            modules += _eagle_inputs(draft, width, target_hidden_size, is_third=is_third)
-            modules += _draft_vocabulary(draft, width, target_vocab_size) if is_third else ()
+            modules += eagle_inputs(draft, width, target_hidden_size, is_third=is_third)
+            modules += draft_vocabulary(draft, width, target_vocab_size) if is_third else ()
         layers.append(Layer(index=index, prefix=f"model.layers.{index}", modules=modules, caches=(kv_cache(shape),)))
     return tuple(layers)
 
@@ -102,7 +102,8 @@ def _eagle_norms(index: int, *, is_third: bool) -> tuple[str, ...]:
     return names if index == 0 else (*names, "input_layernorm")
 
 
-def _eagle_inputs(draft: ConfigView, width: int, target_width: int, *, is_third: bool) -> tuple[Module, ...]:
+def eagle_inputs(draft: ConfigView, width: int, target_width: int, *, is_third: bool) -> tuple[Module, ...]:
+    """The projection of what an EAGLE draft reads from its target down to its own width."""
     size_in = 2 * width
     if is_third:
         eagle = draft.section("eagle_config")
@@ -111,7 +112,7 @@ def _eagle_inputs(draft: ConfigView, width: int, target_width: int, *, is_third:
     return (replicated_linear("fc", size_in, width, role="draft"),)
 
 
-def _draft_vocabulary(draft: ConfigView, width: int, target_vocab_size: int) -> tuple[Module, ...]:
+def draft_vocabulary(draft: ConfigView, width: int, target_vocab_size: int) -> tuple[Module, ...]:
     """EAGLE-3's own head; a smaller draft vocabulary also needs the table that maps it to the target's."""
     rows = draft.integer("draft_vocab_size", default=target_vocab_size)
     head = Embedding(name="lm_head", role="draft", num_rows=rows, dim=width, prefixes=("lm_head",))

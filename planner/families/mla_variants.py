@@ -11,6 +11,7 @@ from planner.facts import PlanError
 from planner.families import Builder, Built, FamilyInput
 from planner.families.blocks import (
     attention_scales,
+    build_layers,
     column_linear,
     final_norm,
     gated_mlp,
@@ -21,11 +22,12 @@ from planner.families.blocks import (
     same_layers,
     vocabulary,
 )
+from planner.families.draft_layers import draft_vocabulary, eagle_inputs
 from planner.families.expert_layers import ExpertBlock
 from planner.families.mla import MlaDesign, assemble_mla, mla_design, mla_rotary
 from planner.families.mla_layers import MlaShape, mla_attention, mla_cache, mla_shape
 from planner.families.rope import rope_cache
-from planner.inventory import Cache, Module
+from planner.inventory import Cache, Linear, Module
 
 SHORTCUT_BLOCKS = 2  # LongCat's layer: two attentions and two dense MLPs around one expert block
 
@@ -143,7 +145,43 @@ def _sarvam_mla(given: FamilyInput) -> Built:
     return assemble_mla(design)
 
 
+def _eagle3_draft(given: FamilyInput) -> Built:
+    """An EAGLE-3 draft of DeepSeek shape: latent attention that reads token and hidden state, a dense MLP, its own head."""
+    text = given.text
+    shape = mla_shape(text)
+    width = shape.hidden_size
+    first, *rest = mla_attention(shape)
+    if not isinstance(first, Linear):
+        raise TypeError("latent attention starts with a linear")
+    layer = (
+        *rest,
+        *gated_mlp(width, text.integer("intermediate_size")),
+        *layer_norms(width, "input_layernorm", "post_attention_layernorm", "hidden_norm"),
+        *mla_rotary(text),
+    )
+    target_width = text.integer("target_hidden_size", default=width)
+    own = (
+        replace(first, in_features=2 * width),
+        *eagle_inputs(text, width, target_width, is_third=True),
+        *layer_norms(width, "norm"),
+        *draft_vocabulary(text, width, text.integer("vocab_size")),
+    )
+    cache = mla_cache(shape, given.vllm_minor)
+    return Built(
+        layers=build_layers(
+            text.integer("num_hidden_layers", default=1),
+            "model.layers",
+            lambda index: (layer + (own if index == 0 else (first,)), (cache,)),
+        ),
+        parts=(),
+        is_mla=True,
+        intermediate_size=text.integer("intermediate_size"),
+    )
+
+
 BUILDERS: dict[str, Builder] = {
+    "Eagle3DeepseekV2ForCausalLM": _eagle3_draft,
+    "Eagle3DeepseekV3ForCausalLM": _eagle3_draft,
     "LongcatFlashForCausalLM": _longcat,
     "PanguUltraMoEForCausalLM": _pangu_ultra,
     "MiniCPM3ForCausalLM": _minicpm3,

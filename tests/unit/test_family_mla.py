@@ -275,3 +275,17 @@ def test_releases_that_try_flashinfer_hold_its_workspace(version: str, workspace
     weights = rank_weights(model_of(DEEPSEEK), make_resolved(version=version), 0)
 
     assert weights.post_load_bytes == workspace_mib * 2**20
+
+
+def test_eagle3_draft_of_deepseek_shape_caches_one_latent_vector() -> None:
+    config = DEEPSEEK | {
+        "architectures": ["Eagle3DeepseekV2ForCausalLM"],
+        "num_hidden_layers": 1,
+        "draft_vocab_size": 64,
+    }
+
+    layer = model_of(config).layers[0]
+
+    inputs = {module.name: module.in_features for module in layer.modules if isinstance(module, Linear)}
+    assert (inputs["self_attn.fused_qkv_a_proj"], inputs["fc"]) == (2 * 64, 3 * 64)
+    assert [cache.kind for cache in layer.caches] == ["mla"]
