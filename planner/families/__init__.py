@@ -72,6 +72,7 @@ _MODULES = (
     "multimodal_variants",
     "kimi_linear",
     "linear_attention",
+    "phi4_multimodal",
     "encoder_decoder",
     "nas",
 )

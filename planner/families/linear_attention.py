@@ -157,7 +157,10 @@ def build_bailing_linear(given: FamilyInput) -> Built:
     shape, latent, hidden = attention_shape(view), mla_shape(view), view.integer("hidden_size")
     group = view.integer("layer_group_size", default=1)
     dense = view.integer("first_k_dense_replace", default=0, least=0)
-    rotary = _bailing_rotary(view, latent.rope_head_dim)
+    whole = {key: value for key, value in rope_parameters(view).items() if key != "partial_rotary_factor"}
+    rotary = replace(
+        rope_cache(view, latent.rope_head_dim, settings=whole), name="latent_rotary_cache"
+    )  # interleaved, so another cache
     mixers: dict[bool, tuple[Module, ...]] = {
         True: (*mla_attention(latent), rotary),
         False: _bailing_linear(view, shape),
