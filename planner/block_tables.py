@@ -22,14 +22,14 @@ NEVER = 1 << 60
 class TableJournal(Protocol):
     """Whoever wants to know how tables change."""
 
-    def appended(self, sequence: Sequence, group: int, blocks: list[int]) -> None:
-        """`blocks` were put at the end of the sequence's table."""
+    def appended(self, sequence: Sequence, group: int, blocks: list[int], *, is_shared: bool) -> None:
+        """`blocks` were put at the end of the sequence's table, new or found in the cache."""
 
     def given_up(self, sequence: Sequence, group: int, start: int, end: int) -> None:
-        """Entries `[start, end)` of the table became the null block."""
+        """Entries `[start, end)` of the table are about to become the null block."""
 
     def cleared(self, sequence: Sequence) -> None:
-        """All tables of the sequence are empty now."""
+        """All blocks of the sequence are about to be given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +130,13 @@ class BlockTables:
 
     def release(self, sequence: Sequence) -> None:
         """Give up all blocks of the sequence, group by group, the tail block first."""
+        if self.journal is not None:
+            self.journal.cleared(sequence)
         for table in sequence.tables:
             if table:
                 self.pool.free(reversed(table))
                 table.clear()
         sequence.num_cached_blocks = 0
-        if self.journal is not None:
-            self.journal.cleared(sequence)
 
     def next_given_up(self, sequence: Sequence, processed_tokens: int) -> int:
         """The least number of processed tokens, `processed_tokens` or more, at which a block may leave a window."""
@@ -175,7 +175,7 @@ class BlockTables:
             self.pool.touch(kept)
             sequence.tables[index] += [NULL_BLOCK] * skipped + kept
             if self.journal is not None:
-                self.journal.appended(sequence, index, sequence.tables[index][:])
+                self.journal.appended(sequence, index, sequence.tables[index][:], is_shared=True)
         sequence.num_cached_blocks = hit.num_tokens // self._block_size
 
     def _fill(self, sequence: Sequence, num_blocks: int) -> None:
@@ -188,7 +188,7 @@ class BlockTables:
         blocks = self.pool.allocate(num_blocks)
         sequence.tables[group] += blocks
         if self.journal is not None:
-            self.journal.appended(sequence, group, blocks)
+            self.journal.appended(sequence, group, blocks, is_shared=False)
 
     def _give_up(self, sequence: Sequence, processed_tokens: int) -> None:
         """Free the blocks wholly below the window of what is processed, the later ones first."""
@@ -200,7 +200,7 @@ class BlockTables:
                 start -= 1
             if start == end:
                 continue
-            self.pool.free(reversed(table[start:end]))
-            table[start:end] = [NULL_BLOCK] * (end - start)
             if self.journal is not None:
                 self.journal.given_up(sequence, window.index, start, end)
+            self.pool.free(reversed(table[start:end]))
+            table[start:end] = [NULL_BLOCK] * (end - start)

@@ -24,6 +24,7 @@ class BlockPool:
         "_end",
         "changed",
         "enable_prefix_caching",
+        "evicted",
         "hash_group",
         "hash_ids",
         "insertions",
@@ -54,6 +55,7 @@ class BlockPool:
         # group -> hash -> the block, or the blocks in the order they were cached
         self._cached: list[dict[int, int | dict[int, None]]] = [{} for _ in range(num_groups)]
         self.changed: list[int] = []  # blocks whose state changed since the reader last cleared this
+        self.evicted: list[int] = []  # blocks whose hash was forgotten since the reader last cleared this
         self.num_evicted = 0
         self.insertions = 0
 
@@ -139,6 +141,11 @@ class BlockPool:
             block = self._after[block]
         return order
 
+    def forget_changes(self) -> None:
+        """Drop what was noted for a reader of changes."""
+        self.changed.clear()
+        self.evicted.clear()
+
     def num_cached(self) -> int:
         """How many blocks, in use or free, a prefix lookup can find."""
         return sum(1 for hash_id in self.hash_ids if hash_id)
@@ -170,6 +177,7 @@ class BlockPool:
                 del cached[hash_id]
         self.hash_ids[block] = NO_HASH
         self.num_evicted += 1
+        self.evicted.append(block)
 
     def _link(self, left: int, blocks: list[int], right: int) -> None:
         after, before = self._after, self._before

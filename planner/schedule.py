@@ -22,6 +22,9 @@ from planner.waiting_queue import make_queue
 class ScheduleJournal(TableJournal, Protocol):
     """Whoever wants to know what a step did."""
 
+    def begin_schedule(self, step: int, now_seconds: float) -> None:
+        """The next changes belong to `step`, which starts now."""
+
     def queued(self, step: int, sequence: Sequence) -> None:
         """The sequence arrived."""
 
@@ -31,8 +34,8 @@ class ScheduleJournal(TableJournal, Protocol):
     def preempted(self, step: int, sequence: Sequence, freed: int, kept: int) -> None:
         """`freed` references were given up; `kept` of those blocks stay findable."""
 
-    def finished(self, step: int, sequence: Sequence) -> None:
-        """The sequence sampled its last token."""
+    def finished(self, step: int, sequence: Sequence, freed: int, kept: int) -> None:
+        """The sequence sampled its last token; `kept` of the `freed` blocks stay findable."""
 
     def progressed(self, step: int, sequence: Sequence, num_tokens: int) -> None:
         """The sequence is at `computed` tokens after being scheduled `num_tokens` in this step."""
@@ -91,6 +94,8 @@ class Scheduler:
         self._input_budget = 0
         self._prefill_scheduled = False
         self._num_running_scheduled = 0
+        # since 0.33 the sequences behind one that preempted itself still get their turn
+        self._scans_past_own_preemption = config.scheduling_policy == "priority" and config.release >= (0, 33)
         self._quiet = QuietRuns(config, self.tables)
         self._skip_quiet = skip_quiet_steps and not config.num_speculative_tokens
         self._blocked = (-1, 0, 0, 0)  # who could not be admitted at how many insertions, evictions, free blocks
@@ -104,6 +109,11 @@ class Scheduler:
         self.waiting.add(sequence)
         if self.journal is not None:
             self.journal.queued(self.step + 1, sequence)
+
+    @property
+    def num_scheduled_tokens(self) -> int:
+        """The tokens given out in this step."""
+        return self.config.max_num_batched_tokens - self._budget
 
     def has_unfinished(self) -> bool:
         """Whether any sequence runs, waits or has output under way."""
@@ -189,7 +199,7 @@ class Scheduler:
         while not self.tables.extend(sequence, wanted):
             index = self._preempt_for(sequence, index)
             if sequence.status is Status.PREEMPTED:
-                return index if config.scheduling_policy == "priority" else None
+                return index if self._scans_past_own_preemption else None
         self._prefill_scheduled |= sequence.is_prefill_chunk
         num_drafts = 0
         if sequence.num_drafts:
@@ -233,8 +243,7 @@ class Scheduler:
     def _preempt(self, victim: Sequence) -> None:
         """Take all blocks from a running sequence and queue it to start again."""
         self._unquiet(victim)
-        held = [block for table in victim.tables for block in table if block]
-        kept = sum(1 for block in held if self.pool.hash_ids[block])
+        freed, kept = self._held(victim) if self.journal is not None else (0, 0)
         self.tables.release(victim)
         victim.status = Status.PREEMPTED
         victim.computed = 0
@@ -245,7 +254,7 @@ class Scheduler:
         self.waiting.add_front(victim)
         self.preempted.append(victim)
         if self.journal is not None:
-            self.journal.preempted(self.step, victim, len(held), kept)
+            self.journal.preempted(self.step, victim, freed, kept)
 
     def _schedule_waiting(self, threshold: int) -> None:
         skipped: list[Sequence] = []
@@ -365,12 +374,19 @@ class Scheduler:
                 sequence.placeholders -= rejected
         had_placeholders = sequence.placeholders > 0
         is_stopped = self._append_tokens(sequence, 1 + accepted, is_stale=is_stale)
-        may_cache = had_placeholders or self.config.num_speculative_tokens > 0
-        if may_cache and not is_stale and sequence.status is Status.RUNNING and self.config.enable_prefix_caching:
-            self.tables.cache(sequence, sequence.computed - sequence.in_flight)
+        if not is_stale and sequence.status is Status.RUNNING and self.config.enable_prefix_caching:
+            self._cache_outputs(sequence, had_placeholders=had_placeholders)
         if is_stopped:
             self._finish(sequence)
         return is_stopped
+
+    def _cache_outputs(self, sequence: Sequence, *, had_placeholders: bool) -> None:
+        """Make findable what the returned tokens filled."""
+        if self.config.release < (0, 33):
+            if self.config.async_scheduling:
+                self.tables.cache(sequence, sequence.computed - sequence.placeholders)
+        elif had_placeholders or self.config.num_speculative_tokens > 0:
+            self.tables.cache(sequence, sequence.computed - sequence.in_flight)
 
     def _append_tokens(self, sequence: Sequence, sampled: int, *, is_stale: bool) -> bool:
         """Whether the sequence reached its end with some of the `sampled` tokens; the rest are dropped."""
@@ -389,9 +405,15 @@ class Scheduler:
         else:
             self.waiting.remove(sequence)
         sequence.status = Status.FINISHED
+        freed, kept = self._held(sequence) if self.journal is not None else (0, 0)
         self.tables.release(sequence)
         if self.journal is not None:
-            self.journal.finished(self.step, sequence)
+            self.journal.finished(self.step, sequence, freed, kept)
+
+    def _held(self, sequence: Sequence) -> tuple[int, int]:
+        """How many blocks the sequence holds, and how many of them are findable."""
+        held = [block for table in sequence.tables for block in table if block]
+        return len(held), sum(1 for block in held if self.pool.hash_ids[block])
 
     # -- quiet sequences ----------------------------------------------------------------------------------
 

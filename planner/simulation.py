@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Items
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from planner.facts import PlanError
 from planner.schedule import ScheduleJournal, Scheduler
@@ -15,7 +15,25 @@ from planner.step_frames import StepFrame, frame_of
 from planner.units import div_ceil
 
 MAX_SEQUENCES = 1_000_000
+MAX_STEPS = 1_000_000
 StepSeconds = Callable[[Scheduler], float]
+Progress = Callable[[float, int], None]  # fraction of the tokens served, steps so far
+ShouldStop = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationOptions:
+    """How to run: the seed of what is drawn, how long a step takes, when to stop."""
+
+    seed: int = 0
+    draft_acceptance: float = 0.0  # the chance that a draft token after right ones is right
+    step_seconds: StepSeconds | None = None  # None: arrivals count in steps
+    max_steps: int = MAX_STEPS
+    progress: Progress | None = None
+    should_stop: ShouldStop | None = None
+
+
+DEFAULT_OPTIONS = SimulationOptions()
 
 
 class Simulation:
@@ -25,22 +43,20 @@ class Simulation:
         self,
         config: SimulatorConfig,
         requests: Items[SimulatedRequest],
+        options: SimulationOptions = DEFAULT_OPTIONS,
         *,
-        seed: int = 0,
-        draft_acceptance: float = 0.0,
-        step_seconds: StepSeconds | None = None,
         journal: ScheduleJournal | None = None,
         skip_quiet_steps: bool = True,
     ) -> None:
         check_requests(config, requests)
-        self._random = random.Random(seed)  # noqa: S311 - which drafts are right, not a secret
-        self._draft_acceptance = draft_acceptance
-        self._step_seconds = step_seconds
+        self._random = random.Random(options.seed)  # noqa: S311 - which drafts are right, not a secret
+        self._draft_acceptance = options.draft_acceptance
+        self._step_seconds = options.step_seconds
         self.scheduler = Scheduler(
             config, journal, accept_drafts=self._accept_drafts, skip_quiet_steps=skip_quiet_steps
         )
         self.sequences = _sequences(config, requests)
-        by_time = step_seconds is not None
+        by_time = options.step_seconds is not None
         self._pending = sorted(self.sequences, key=lambda sequence: _arrival(sequence, by_time=by_time), reverse=True)
         self.now_seconds = 0.0
         self.finished: list[Sequence] = []  # in the last step
@@ -54,6 +70,9 @@ class Simulation:
 
     def schedule(self) -> None:
         """Let arrive what is due and schedule the next step."""
+        self.skip_to_next_arrival()
+        if self.scheduler.journal is not None:
+            self.scheduler.journal.begin_schedule(self.scheduler.step + 1, self.now_seconds)
         self._arrive()
         self.is_done = not self._pending and not self.scheduler.has_unfinished()
         self.scheduler.schedule()
@@ -79,7 +98,6 @@ class Simulation:
             self.now_seconds = max(self.now_seconds, _arrival(self._pending[-1], by_time=True)[0])
 
     def _arrive(self) -> None:
-        self.skip_to_next_arrival()
         by_time = self._step_seconds is not None
         now = self.now_seconds if by_time else self.scheduler.step + 1
         while self._pending and _arrival(self._pending[-1], by_time=by_time)[0] <= now:
@@ -111,15 +129,15 @@ class Simulation:
 
 
 def step_frames(
-    config: SimulatorConfig, requests: Items[SimulatedRequest], *, seed: int = 0, draft_acceptance: float = 0.0
+    config: SimulatorConfig, requests: Items[SimulatedRequest], options: SimulationOptions = DEFAULT_OPTIONS
 ) -> Iterator[StepFrame]:
     """Each step's frame, in the form of vLLM's own traces; the last one is the empty step after all is served."""
-    simulation = Simulation(config, requests, seed=seed, draft_acceptance=draft_acceptance)
+    simulation = Simulation(config, requests, options)
     while not simulation.is_done:
         simulation.schedule()
         frame = frame_of(simulation.scheduler)
         simulation.apply_outputs()
-        simulation.scheduler.pool.changed.clear()
+        simulation.scheduler.pool.forget_changes()
         yield replace(frame, finished=tuple(sequence.request_id for sequence in simulation.finished))
 
 

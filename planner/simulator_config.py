@@ -61,6 +61,10 @@ class SimulatorConfig:
     num_draft_slots: int = 0  # input rows per request that drafting adds to the budget
     num_prefill_lookahead_tokens: int = 0  # tokens past a prefill chunk that a multi-module MTP drafter reads
     num_hash_lookahead_tokens: int = 0  # tokens past a block that its hash covers
+    release: tuple[int, int] = (
+        0,
+        33,
+    )  # of vLLM; 0.32 differs when a sequence preempts itself and in when drafts are cached
     drop_last_hit_block: bool = False  # EAGLE without lookahead hashes recomputes the last matched block
 
     def __post_init__(self) -> None:

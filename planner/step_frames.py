@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from planner.schedule import Scheduler
@@ -53,13 +54,18 @@ def frame_of(scheduler: Scheduler) -> StepFrame:
         ),
         running=tuple(sequence.request_id for sequence in running),
         waiting=tuple(sequence.request_id for sequence in waiting),
-        preempted=tuple(sequence.request_id for sequence in scheduler.preempted),
+        preempted=tuple(sequence.request_id for sequence in in_arrival_order(scheduler.preempted)),
         computed=tuple((sequence.request_id, scheduler.computed_after_schedule(sequence)) for sequence in live),
         block_tables=tuple(
             (sequence.request_id, tuple(tuple(table) for table in sequence.tables)) for sequence in running
         ),
         free_blocks=scheduler.pool.num_free,
     )
+
+
+def in_arrival_order(sequences: Iterable[Sequence]) -> list[Sequence]:
+    """The sequences as they arrived; the traces name a step's preempted ones in this order."""
+    return sorted(sequences, key=lambda sequence: sequence.arrival)
 
 
 def _tokens_given(scheduler: Scheduler, sequence: Sequence, given: dict[int, int]) -> int:
