@@ -301,6 +301,16 @@ def test_number_of_models_in_the_readme_is_right() -> None:
     assert int(number) == sum(entry.is_plannable for entry in search())
 
 
+def test_accuracy_tables_of_the_readme_are_those_of_the_accuracy_page() -> None:
+    """Both are `python -m planner score --markdown`; the README shows a part of it."""
+    part = text_of(README).split("## How close predictions were")[1].split("## How sure a number is")[0]
+    rows = [line for line in part.splitlines() if line.startswith("| ")]
+    whole = text_of(DOCS / "accuracy.md").splitlines()
+
+    assert len(rows) > 20
+    assert [row for row in rows if row not in whole] == []
+
+
 # -- all pages ----------------------------------------------------------------------------------------------------------
 
 
