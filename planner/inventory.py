@@ -246,6 +246,7 @@ class ModelDocuments:
     source: str = ""  # said to the reader: "offline catalogue: …", "Hugging Face Hub: ID at REVISION"
     revision: str | None = None
     gguf_metadata_json: str | None = None
+    draft: ModelDocuments | None = None  # of the draft model that goes with it, where the source says which
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -305,3 +306,4 @@ class ModelFacts:
     text_config: dict[str, object] = field(default_factory=dict)
     documents: ModelDocuments | None = None
     findings: tuple[Finding, ...] = ()
+    draft: ModelFacts | None = None  # the model that a speculative config names, where its config is known

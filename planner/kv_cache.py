@@ -55,9 +55,9 @@ class KvLayout:
     findings: tuple[Finding, ...] = ()
 
 
-def layout(model: ModelFacts, resolved: Resolved, draft: ModelFacts | None = None) -> KvLayout:
-    """The layout of `model` under the resolved flags; `draft` is the model of a speculative config that names one."""
-    return _cached_layout(model, draft, _LayoutKey(resolved))
+def layout(model: ModelFacts, resolved: Resolved) -> KvLayout:
+    """The layout of `model`, drafter included, under the resolved flags."""
+    return _cached_layout(model, _LayoutKey(resolved))
 
 
 class _LayoutKey:
@@ -86,9 +86,9 @@ class _LayoutKey:
 
 
 @lru_cache(maxsize=256)
-def _cached_layout(model: ModelFacts, draft: ModelFacts | None, key: _LayoutKey) -> KvLayout:
+def _cached_layout(model: ModelFacts, key: _LayoutKey) -> KvLayout:
     resolved = key.resolved
-    caches = model_caches(model, resolved, draft)
+    caches = model_caches(model, resolved)
     rules = rules_of(resolved.version)
     options = PoolOptions(
         version=resolved.version,

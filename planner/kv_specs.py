@@ -82,12 +82,12 @@ class _Context:
         return self.resolved.version
 
 
-def model_caches(model: ModelFacts, resolved: Resolved, draft: ModelFacts | None = None) -> ModelCaches:
-    """The caches of `model` on each pipeline stage, with those of speculative layers (`draft`: a model of its own)."""
+def model_caches(model: ModelFacts, resolved: Resolved) -> ModelCaches:
+    """The caches of `model` on each pipeline stage, with those of speculative layers on the last."""
     context = _context(model, resolved)
     placed = list(_decoder_layers(context))
     last = resolved.pp - 1
-    drafts, notes = draft_caches(model, resolved.flags.speculative_config, draft)
+    drafts, notes = draft_caches(model, resolved)
     for cache in drafts:
         placed += [(spec, last) for spec in [_spec(context, cache, is_native=False)] if spec is not None]
     for part in model.parts:

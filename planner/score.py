@@ -18,7 +18,7 @@ from planner.answer import Plan
 from planner.budget import plan
 from planner.facts import PlanError
 from planner.inventory import ModelDocuments, ModelFacts
-from planner.model_config import read_model
+from planner.planning import facts_for
 from planner.request import PlanRequest
 from planner.truth import CARRIED_ROWS, TruthRow, documents_for, read_rows, request_for, with_length
 from planner.units import GIB
@@ -108,8 +108,7 @@ def score_row(row: TruthRow, extra_configs: Path | None = None) -> Scored:
 
 def _predict(row: TruthRow, documents: ModelDocuments, version: str) -> tuple[PlanRequest, ModelFacts, Plan]:
     request = request_for(row, documents, version)
-    minor = parse_version(version).minor
-    model = read_model(documents, quantization=request.flags.quantization, vllm_minor=minor)
+    model = facts_for(request, documents)
     return request, model, plan(request, model)
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from planner import drafts
 from planner.allocator import counted_bytes
 from planner.answer import RankWeights
 from planner.defaults import Resolved
+from planner.drafts import Speculation
 from planner.facts import Basis, Estimate
 from planner.families.blocks import ATTENTION_SCALES, MLA_SCALES
 from planner.families.rope import FLASHINFER_ROPE
@@ -50,7 +52,7 @@ class _Question:
     lora: LoraShape | None
     is_text_only: bool
     banned_modalities: frozenset[str]  # that no prompt may hold
-    has_draft: bool
+    draft: Speculation  # what speculative decoding builds on this rank
     offload_bytes: int
     batched_tokens: int  # max_num_batched_tokens, for models that keep a tensor per batched token; else 0
     index_bytes: int  # the table of chosen keys that sparse attention allocates with the model
@@ -67,6 +69,9 @@ class _Tally:
     post_load_bytes: int = 0
     counted_bytes: int = 0
     is_packed: bool = False
+    unsized_bytes: int = 0  # a drafter's whose shape is not known
+    draft_below: int = 0  # how far a drafter's bytes may be below the best value
+    draft_above: int = 0
     by_role: Counter[str] = field(default_factory=Counter)
     shared: set[Buffer] = field(default_factory=set)
 
@@ -97,7 +102,7 @@ def whole_model_bytes(model: ModelFacts, resolved: Resolved) -> int:
         lora=None,
         is_text_only=False,
         banned_modalities=frozenset(),
-        has_draft=False,
+        draft=drafts.NONE,
         offload_bytes=0,
     )
     return _rank_weights(model, question).parameter_bytes
@@ -105,7 +110,6 @@ def whole_model_bytes(model: ModelFacts, resolved: Resolved) -> int:
 
 def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
     flags = resolved.flags
-    speculative = flags.speculative_config
     return _Question(
         # Without expert parallelism the data-parallel ranks share each expert's width (FusedMoEParallelConfig.make).
         split=Split(tp=resolved.tp, moe_tp=resolved.tp * resolved.dp, ep=resolved.ep),
@@ -123,7 +127,7 @@ def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
         lora=LoraShape.of(flags),
         is_text_only=flags.language_model_only,
         banned_modalities=frozenset(name for name, limit in flags.limit_mm_per_prompt if limit == 0),
-        has_draft=speculative is not None and speculative.method.endswith("mtp"),
+        draft=drafts.speculation(model, resolved) if pp_rank == resolved.pp - 1 else drafts.NONE,
         offload_bytes=int(flags.cpu_offload_gb * GIB),
         batched_tokens=resolved.max_num_batched_tokens if _has_batched_buffers(model) else 0,
         index_bytes=resolved.max_num_batched_tokens * _index_topk(model) * DTYPE_BYTES["int32"],
@@ -160,18 +164,14 @@ def _rank_weights(model: ModelFacts, question: _Question) -> RankWeights:
     quantizer = _quantizer(model, question.method, question.kernels)
     layers = model.layers[_span(len(model.layers), question)]
     parts = tuple(_parts_here(model.parts, question))
-    if question.has_draft and question.pp_rank == question.pp - 1:
-        layers += model.draft_layers
-        parts += model.draft_parts
     tally = _Tally()
     for modules, formats, count in _groups(layers, quantizer):
         _add(tally, _sum(modules, formats, model, question, quantizer), count)
     tally.layer_parameter_bytes = tally.parameter_bytes
-    for part in parts:
-        formats = _formats(quantizer, part.modules, part.prefix)
-        _add(tally, _sum(part.modules, formats, model, _split_of(part, question), quantizer), 1)
+    _add_parts(tally, parts, model, question, quantizer)
+    _add_draft(tally, question)
     if question.index_bytes:
-        num_tables = 1 + (len(model.draft_layers) if question.has_draft else 0)
+        num_tables = 1 + question.draft.num_index_tables
         tally.post_load_bytes += question.index_bytes * num_tables
         tally.counted_bytes += counted_bytes(question.index_bytes) * num_tables
     tally.post_load_bytes += question.workspace_bytes
@@ -184,6 +184,39 @@ def _rank_weights(model: ModelFacts, question: _Question) -> RankWeights:
         load=_load(tally, question),
         by_role=tuple(tally.by_role.most_common()),
     )
+
+
+def _add_parts(
+    tally: _Tally, parts: tuple[Part, ...], model: ModelFacts, question: _Question, quantizer: Quantizer
+) -> None:
+    for part in parts:
+        formats = _formats(quantizer, part.modules, part.prefix)
+        _add(tally, _sum(part.modules, formats, model, _split_of(part, question), quantizer), 1)
+
+
+def _add_draft(tally: _Tally, target: _Question) -> None:
+    """Add the drafter: whole on this stage, in its own formats, without LoRA (only the target's modules are wrapped)."""
+    found = target.draft
+    before = tally.counted_bytes
+    tally.unsized_bytes = found.unsized_bytes(before)
+    if found.facts is None:
+        return
+    question = replace(
+        target,
+        split=replace(target.split, tp=1, moe_tp=1) if found.is_whole else target.split,
+        pp=1,
+        pp_rank=0,
+        method=target.method if found.is_targets_own else None,
+        lora=None,
+    )
+    facts = found.facts
+    quantizer = _quantizer(facts, question.method, question.kernels)
+    for modules, formats, count in _groups(facts.layers, quantizer):
+        _add(tally, _sum(modules, formats, facts, question, quantizer), count)
+    _add_parts(tally, facts.parts, facts, question, quantizer)
+    draft_bytes = tally.counted_bytes - before
+    tally.draft_below = int(draft_bytes * found.low_share)
+    tally.draft_above = int(draft_bytes * found.high_share)
 
 
 @lru_cache(maxsize=64)
@@ -204,8 +237,8 @@ def _load(tally: _Tally, question: _Question) -> Estimate:
     )
     return Estimate(
         best_bytes=best,
-        low_bytes=best - best * below // 1000,
-        high_bytes=best + best * above // 1000,
+        low_bytes=best - best * below // 1000 - tally.draft_below,
+        high_bytes=best + best * above // 1000 + tally.draft_above + tally.unsized_bytes,
         basis=Basis(kind="derived", note="shapes of vLLM's modules for this config; spread of 52 public start-up logs"),
         formula=formula,
     )

@@ -54,4 +54,12 @@ def wrapped_documents(document: Mapping[str, Any], source: str) -> ModelDocument
         checkpoint_total_bytes=_total_bytes(document),
         is_config_complete=document.get("config_complete") is not False and not document.get("config_missing"),
         source=source,
+        draft=_draft(document, source),
     )
+
+
+def _draft(document: Mapping[str, Any], source: str) -> ModelDocuments | None:
+    config = document.get("draft_config")
+    if not isinstance(config, dict):
+        return None
+    return ModelDocuments(model_id="draft", config_json=json.dumps(config), source=f"{source}, draft_config")

@@ -58,6 +58,7 @@ _MODULES = (
     "deepseek_v4",
     "mla_variants",
     "draft_layers",
+    "dflash",
     "moe_retired",
     "moe_variants",
     "step3p5",

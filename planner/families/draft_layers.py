@@ -12,10 +12,11 @@ from planner.families.blocks import (
     gated_mlp,
     kv_cache,
     layer_norms,
+    norm,
     replicated_linear,
 )
 from planner.families.rope import rope_cache
-from planner.inventory import Cache, Embedding, Layer, Linear, Module, Tensor
+from planner.inventory import Cache, Embedding, Layer, Linear, Module, Part, Tensor
 
 NUM_AUX_HIDDEN_STATES = 3  # target layers that EAGLE-3 reads, unless the draft's config lists them
 
@@ -59,7 +60,8 @@ def eagle_draft(
 
     EAGLE-3's first layer reads twice the width (token and hidden state); both share the target's embedding.
     """
-    shape = attention_shape(draft, qkv_bias=draft.flag("attention_bias", default=False))
+    qk_norm = "head" if draft.text("model_type") == "qwen3" else None
+    shape = attention_shape(draft, qkv_bias=draft.flag("attention_bias", default=False), qk_norm=qk_norm)
     width = shape.hidden_size
     is_third = method == "eagle3"
     layers = []
@@ -105,11 +107,24 @@ def _eagle_norms(index: int, *, is_third: bool) -> tuple[str, ...]:
 def eagle_inputs(draft: ConfigView, width: int, target_width: int, *, is_third: bool) -> tuple[Module, ...]:
     """The projection of what an EAGLE draft reads from its target down to its own width."""
     size_in = 2 * width
+    norms: tuple[Module, ...] = ()
     if is_third:
-        eagle = draft.section("eagle_config")
-        listed = eagle.items("eagle_aux_hidden_state_layer_ids") if eagle else None
-        size_in = target_width * (len(listed) if listed else NUM_AUX_HIDDEN_STATES)
-    return (replicated_linear("fc", size_in, width, role="draft"),)
+        count = num_aux_hidden_states(draft)
+        size_in = target_width * count
+        if (draft.section("eagle_config") or draft).flag("norm_before_fc", draft.flag("norm_before_fc", False)):
+            norms = norm("input_norm", size_in)
+        if draft.flag("fc_norm", default=False):
+            norms += layer_norms(target_width, *(f"fc_norm.{index}" for index in range(count)))
+        if not (draft.section("eagle_config") or draft).flag("use_aux_hidden_state", default=True):
+            return ()
+    return (replicated_linear("fc", size_in, width, role="draft"), *norms)
+
+
+def num_aux_hidden_states(draft: ConfigView) -> int:
+    """How many hidden states of the target an EAGLE-3 draft reads."""
+    eagle = draft.section("eagle_config")
+    listed = eagle.items("eagle_aux_hidden_state_layer_ids") if eagle else None
+    return draft.integer("num_aux_hidden_states", default=len(listed) if listed else NUM_AUX_HIDDEN_STATES)
 
 
 def draft_vocabulary(draft: ConfigView, width: int, target_vocab_size: int) -> tuple[Module, ...]:
@@ -121,6 +136,33 @@ def draft_vocabulary(draft: ConfigView, width: int, target_vocab_size: int) -> t
     return head, Tensor(name="draft_id_to_target_id", role="draft", shape=(rows,), dtype="int64")
 
 
+def _medusa(given: FamilyInput) -> Built:
+    """Medusa heads: residual blocks of plain linears, each with a table over the vocabulary (models/medusa.py, 0.27)."""
+    text = given.text
+    width, num_heads = text.integer("hidden_size"), text.integer("num_heads", "medusa_num_heads", default=5)
+    linear = Linear(
+        name="blocks.layers",
+        role="draft",
+        in_features=width,
+        out_features=(width,),
+        parallel="replicated",
+        prefixes=("blocks.layers",),
+        has_bias=text.flag("medusa_fc_bias", default=False),
+        quantizable=False,
+        repeat=num_heads * text.integer("num_hidden_layers", "medusa_num_layers", default=1),
+    )
+    is_one_table = text.flag("original_lm_head", default=False)
+    rows = text.integer("vocab_size", default=32001)
+    table = Embedding(
+        name="lm_heads",
+        role="draft",
+        num_rows=text.integer("truncated_vocab_size", default=rows) if is_one_table else rows,
+        dim=width,
+        repeat=1 if is_one_table else num_heads,
+    )
+    return Built(layers=(), parts=(Part(prefix="", stage="last", modules=(linear, table)),), intermediate_size=width)
+
+
 def _eagle(given: FamilyInput) -> Built:
     """An EAGLE or EAGLE-3 draft by itself; its embedding, and EAGLE's head, are the target's and cost nothing here."""
     text = given.text
@@ -130,16 +172,16 @@ def _eagle(given: FamilyInput) -> Built:
     return Built(layers=layers, parts=(), intermediate_size=text.integer("intermediate_size"))
 
 
-BUILDERS: dict[str, Builder] = dict.fromkeys(
-    (
-        "EagleLlamaForCausalLM",
-        "LlamaForCausalLMEagle3",
-        "Eagle3LlamaForCausalLM",
-        "Eagle3MiniMaxM2ForCausalLM",
-        "Eagle3Qwen2_5vlForCausalLM",
-        "Eagle3Qwen3vlForCausalLM",
-        "PEagleDraftModel",
-        "PeagleLlamaForCausalLM",
-    ),
-    _eagle,
+_EAGLE_CLASSES = (
+    "EagleLlamaForCausalLM",
+    "LlamaForCausalLMEagle3",
+    "Eagle3LlamaForCausalLM",
+    "Eagle3MiniMaxM2ForCausalLM",
+    "Eagle3Qwen2_5vlForCausalLM",
+    "Eagle3Qwen3vlForCausalLM",
+    "PEagleDraftModel",
+    "PeagleLlamaForCausalLM",
+    "Eagle3Qwen3ForCausalLM",
+    "PeagleQwen3ForCausalLM",
 )
+BUILDERS: dict[str, Builder] = {**dict.fromkeys(_EAGLE_CLASSES, _eagle), "MedusaModel": _medusa}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -211,14 +212,18 @@ def test_mtp_layers_join_the_last_stage() -> None:
     ("method", "num_layers", "codes"),
     [
         ("ngram", 2, []),
-        ("eagle3", 3, ["kv_draft_layer_assumed"]),
-        ("draft_model", 2, ["kv_draft_not_counted"]),
+        ("eagle3", 3, ["draft-not-sized"]),
+        ("draft_model", 2, ["draft-not-sized"]),
     ],
 )
 def test_unknown_drafts_are_said_to_be_assumed(method: str, num_layers: int, codes: list[str]) -> None:
     config = SpeculativeConfig(method=method, num_speculative_tokens=3, model="some/draft")
 
-    caches = model_caches(model(FULL, FULL), make_resolved(flags=EngineFlags(speculative_config=config)))
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 512}
+
+    caches = model_caches(
+        model(FULL, FULL, text_config=sizes), make_resolved(flags=EngineFlags(speculative_config=config))
+    )
 
     assert len(caches.layers) == num_layers
     assert [finding.code for finding in caches.findings] == codes
@@ -228,7 +233,9 @@ def test_a_known_draft_brings_its_own_layers() -> None:
     config = SpeculativeConfig(method="draft_model", num_speculative_tokens=3, model="some/draft")
     small = Cache(kind="full", num_kv_heads=2, head_size=64)
 
-    made = layout(model(FULL), make_resolved(flags=EngineFlags(speculative_config=config)), draft=model(small, small))
+    target = replace(model(FULL), draft=model(small, small))
+
+    made = layout(target, make_resolved(flags=EngineFlags(speculative_config=config)))
 
     assert [group.num_layers for group in made.groups] == [3]
 
