@@ -52,6 +52,7 @@ class BlockTables:
             num_groups=len(config.groups),
             enable_prefix_caching=config.enable_prefix_caching,
         )
+        self.is_too_long_for_now = False  # the last sequence refused could not fit whole
         self.chain = HashChain()
         self.lookup = PrefixLookup(config, self.pool, self.chain)
         self._block_size = config.block_size
@@ -98,7 +99,8 @@ class BlockTables:
         available = self.pool.num_free - reserve
         if config.scheduler_reserve_full_isl:
             whole = min(sequence.num_tokens, config.max_model_len)
-            if self._need(whole, hit, is_capped=True) > available:
+            self.is_too_long_for_now = self._need(whole, hit, is_capped=True) > available
+            if self.is_too_long_for_now:
                 return False
         total = min(hit.num_tokens, config.max_model_len)
         needed = min(total + num_new_tokens + config.num_lookahead_tokens, config.max_model_len)

@@ -211,10 +211,8 @@ class Recorder:
         ref_counts, hash_ids = pool.ref_counts, pool.hash_ids
         for block in dict.fromkeys(pool.changed):
             count = ref_counts[block]
-            if count == 0:
-                state = CACHED_FREE if hash_ids[block] else FREE
-            else:
-                state = ACTIVE if count == 1 else SHARED
+            idle = CACHED_FREE if hash_ids[block] else FREE
+            state = (SHARED if count > 1 else ACTIVE) if count else idle
             code = encode(state, self._group[block], self._owner[block])
             before = codes[block]
             if code == before:

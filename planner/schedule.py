@@ -7,62 +7,14 @@ at the cost of one comparison and settled when something happens to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
-
-from planner.block_tables import BlockTables, TableJournal
+from planner.block_tables import BlockTables
 from planner.prefix_lookup import NO_HIT, PrefixHit
 from planner.quiet_runs import QuietRuns
+from planner.schedule_journal import ScheduleJournal
 from planner.sequence import Sequence, Status
 from planner.simulator_config import SimulatorConfig
+from planner.step_outputs import AcceptDrafts, Scheduled, StepOutputs, accept_none
 from planner.waiting_queue import make_queue
-
-
-class ScheduleJournal(TableJournal, Protocol):
-    """Whoever wants to know what a step did."""
-
-    def begin_schedule(self, step: int, now_seconds: float) -> None:
-        """The next changes belong to `step`, which starts now."""
-
-    def queued(self, step: int, sequence: Sequence) -> None:
-        """The sequence arrived."""
-
-    def admitted(self, step: int, sequence: Sequence, hit: PrefixHit) -> None:
-        """The sequence runs from this step on, with the blocks of `hit` found in the cache."""
-
-    def preempted(self, step: int, sequence: Sequence, freed: int, kept: int) -> None:
-        """`freed` references were given up; `kept` of those blocks stay findable."""
-
-    def finished(self, step: int, sequence: Sequence, freed: int, kept: int) -> None:
-        """The sequence sampled its last token; `kept` of the `freed` blocks stay findable."""
-
-    def progressed(self, step: int, sequence: Sequence, num_tokens: int) -> None:
-        """The sequence is at `computed` tokens after being scheduled `num_tokens` in this step."""
-
-    def became_quiet(self, sequence: Sequence) -> None:
-        """The sequence gains one token in each step of `[quiet_from, quiet_until)`."""
-
-    def settled(self, step: int, sequence: Sequence) -> None:
-        """A quiet run ended early: the sequence was last quiet in the step before this one."""
-
-
-@dataclass(slots=True)
-class Scheduled:
-    """One sequence's share of a step."""
-
-    sequence: Sequence
-    num_tokens: int
-    num_drafts: int
-    samples: bool = False
-
-
-AcceptDrafts = Callable[[Sequence, int], int]
-
-
-def accept_none(_sequence: Sequence, _num_drafts: int) -> int:
-    """No draft token is ever right."""
-    return 0
 
 
 class Scheduler:
@@ -88,7 +40,7 @@ class Scheduler:
         self.hit_tokens = 0  # found in the prefix cache at first admissions
         self.queried_tokens = 0
         self._in_flight: list[list[Scheduled]] = []
-        self._accept_drafts = accept_drafts
+        self._outputs = StepOutputs(config, self.tables, accept_drafts)
         self._arrivals = 0
         self._budget = 0
         self._input_budget = 0
@@ -98,7 +50,9 @@ class Scheduler:
         self._scans_past_own_preemption = config.scheduling_policy == "priority" and config.release >= (0, 33)
         self._quiet = QuietRuns(config, self.tables)
         self._skip_quiet = skip_quiet_steps and not config.num_speculative_tokens
-        self._blocked = (-1, 0, 0, 0)  # who could not be admitted at how many insertions, evictions, free blocks
+        # who did not fit, and at which insertions into the cache, evictions and free blocks: no need to try again
+        # while nothing was inserted or evicted and no more is free
+        self._blocked = (-1, 0, 0, 0)
 
     # -- arrival ------------------------------------------------------------------------------------------
 
@@ -265,6 +219,8 @@ class Scheduler:
             if sequence.stale:
                 skipped.append(self.waiting.pop())
                 continue
+            if self._is_still_blocked(sequence):
+                break
             hit = self.tables.find_hit(sequence) if self.config.enable_prefix_caching else NO_HIT
             sequence.shared_boundary = hit.shared_boundary
             wanted, num_drafts = self._first_chunk(sequence, hit, threshold)
@@ -274,10 +230,28 @@ class Scheduler:
                 skipped.append(self.waiting.pop())
                 continue
             if not self.tables.admit(sequence, hit, wanted, is_alone=not self.running):
+                self._note_blocked(sequence)
                 break
             self._admit(sequence, hit, wanted, num_drafts)
         for sequence in reversed(skipped):
             self.waiting.add_front(sequence)
+
+    def _note_blocked(self, sequence: Sequence) -> None:
+        pool = self.pool
+        is_lasting = self.tables.is_too_long_for_now and len(self.running) > 0
+        self._blocked = (sequence.ordinal if is_lasting else -1, pool.insertions, pool.num_evicted, pool.num_free)
+
+    def _is_still_blocked(self, sequence: Sequence) -> bool:
+        """Whether the sequence did not fit before and nothing has changed to its favour."""
+        ordinal, insertions, evictions, num_free = self._blocked
+        pool = self.pool
+        return (
+            ordinal == sequence.ordinal
+            and len(self.running) > 0
+            and insertions == pool.insertions
+            and evictions == pool.num_evicted
+            and num_free >= pool.num_free
+        )
 
     def _first_chunk(self, sequence: Sequence, hit: PrefixHit, threshold: int) -> tuple[int, int]:
         """The tokens and drafts of a first chunk; 0: pass this sequence over, -1: end the scan."""
@@ -344,7 +318,11 @@ class Scheduler:
         if not self._in_flight:
             return []
         batch = self._in_flight.pop(0)
-        finished = [scheduled.sequence for scheduled in batch if self._apply(scheduled)]
+        finished: list[Sequence] = []
+        for scheduled in batch:
+            if self._outputs.apply(scheduled):
+                self._finish(scheduled.sequence)
+                finished.append(scheduled.sequence)
         if self.config.num_speculative_tokens and not self.config.async_scheduling:
             for scheduled in batch:
                 sequence = scheduled.sequence
@@ -355,49 +333,6 @@ class Scheduler:
     def batches_in_flight(self) -> int:
         """How many scheduled batches have not returned yet."""
         return len(self._in_flight)
-
-    def _apply(self, scheduled: Scheduled) -> bool:
-        """Whether the sequence finished with the tokens of this batch."""
-        sequence = scheduled.sequence
-        sequence.in_flight -= scheduled.num_tokens
-        is_stale = sequence.stale > 0
-        if is_stale:
-            sequence.stale -= scheduled.num_tokens
-        if sequence.status is Status.FINISHED or not scheduled.samples:
-            return False
-        accepted = self._accept_drafts(sequence, scheduled.num_drafts) if scheduled.num_drafts else 0
-        rejected = scheduled.num_drafts - accepted
-        if rejected and not is_stale:
-            if sequence.computed > 0:
-                sequence.computed -= rejected
-            if sequence.placeholders > 0:
-                sequence.placeholders -= rejected
-        had_placeholders = sequence.placeholders > 0
-        is_stopped = self._append_tokens(sequence, 1 + accepted, is_stale=is_stale)
-        if not is_stale and sequence.status is Status.RUNNING and self.config.enable_prefix_caching:
-            self._cache_outputs(sequence, had_placeholders=had_placeholders)
-        if is_stopped:
-            self._finish(sequence)
-        return is_stopped
-
-    def _cache_outputs(self, sequence: Sequence, *, had_placeholders: bool) -> None:
-        """Make findable what the returned tokens filled."""
-        if self.config.release < (0, 33):
-            if self.config.async_scheduling:
-                self.tables.cache(sequence, sequence.computed - sequence.placeholders)
-        elif had_placeholders or self.config.num_speculative_tokens > 0:
-            self.tables.cache(sequence, sequence.computed - sequence.in_flight)
-
-    def _append_tokens(self, sequence: Sequence, sampled: int, *, is_stale: bool) -> bool:
-        """Whether the sequence reached its end with some of the `sampled` tokens; the rest are dropped."""
-        end = min(sequence.num_prompt + sequence.max_tokens, self.config.max_model_len)
-        kept = min(sampled, max(end - sequence.num_tokens, 1))
-        sequence.num_tokens += kept
-        if not is_stale:
-            sequence.computed -= sampled - kept
-            if sequence.placeholders > 0:
-                sequence.placeholders -= sampled
-        return sequence.num_tokens >= end
 
     def _finish(self, sequence: Sequence) -> None:
         if sequence.status is Status.RUNNING:

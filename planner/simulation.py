@@ -8,7 +8,8 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass, replace
 
 from planner.facts import PlanError
-from planner.schedule import ScheduleJournal, Scheduler
+from planner.schedule import Scheduler
+from planner.schedule_journal import ScheduleJournal
 from planner.sequence import Sequence, SimulatedRequest
 from planner.simulator_config import SimulatorConfig
 from planner.step_frames import StepFrame, frame_of
