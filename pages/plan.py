@@ -14,16 +14,18 @@ with st.sidebar:
 link_problem = state.take_link_problem()
 if link_problem:
     st.warning(link_problem, icon=":material/link_off:")
-paste.paste_report(None if isinstance(answered, PlanError) else answered.plan)
 if isinstance(answered, PlanError):
     problems.say_instead_of_plan(answered)
+    paste.paste_report(None)
 else:
     plan = answered.plan
     results.verdict(plan)
+    paste.paste_report(plan)
     results.changes(plan)
     results.findings(plan.findings)
     results.budget(plan)
     results.capacity(answered)
     results.what_ifs(answered)
+    results.by_length(answered)
     results.share(answered)
     results.resolved(plan)

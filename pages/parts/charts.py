@@ -11,15 +11,20 @@ import textwrap
 from collections.abc import Sequence
 from itertools import accumulate
 
+import numpy as np
 import plotly.graph_objects as go  # type: ignore[import-untyped]  # plotly ships no types
 
 from pages.parts import words
 from planner.answer import BudgetLine, Plan, RankPlan
+from planner.sweep import SweepSlice
 from planner.units import GIB
 
 ROW_HEIGHT_PIXELS = 52
 _AXIS_HEIGHT_PIXELS = 74
 _HOVER_WIDTH_CHARACTERS = 52
+_DASHES = ("solid", "dash", "dashdot")
+_COUNTS = [digit * 10**power for power in range(7) for digit in (1, 3)]
+_TICKS = [2**power for power in range(10, 24, 2)]
 _ON_LIGHT_BARS, _ON_DARK_BARS = "#11161b", "#ffffff"  # the dark theme's bars are light, the light theme's dark
 _INK = "#75818c"  # lines and bands: read on the light and the dark background alike
 _DIRECT_LABEL_FRACTION = 0.09  # a segment narrower than this part of the card has no room for its label
@@ -61,6 +66,42 @@ def rank_bars(plan: Plan, *, is_dark: bool = False) -> go.Figure:
     _lay_out(figure, num_rows=len(labels))
     figure.update_layout(margin_t=4, height=figure.layout.height - 36)
     return figure
+
+
+def length_curves(slices: Sequence[SweepSlice], length_tokens: int) -> go.Figure:
+    """How many requests run at once by their length, a line a variant; broken off where a request no longer fits."""
+    figure = go.Figure([_curve(place, part) for place, part in enumerate(slices) if part.refusal is None])
+    figure.add_vline(x=length_tokens, line_width=1.5, line_color=_INK, line_dash="dot")
+    figure.update_xaxes(type="log", title="Tokens of each request", fixedrange=True, tickvals=_TICKS)
+    figure.update_xaxes(ticktext=[f"{tick // 1024}K" if tick < 2**20 else "1M" for tick in _TICKS])
+    figure.update_yaxes(type="log", title="Requests at once", fixedrange=True, automargin=True)
+    figure.update_yaxes(tickvals=_COUNTS, ticktext=[f"{number:,}" for number in _COUNTS])
+    figure.update_layout(
+        height=340,
+        margin={"l": 0, "r": 12, "t": 8, "b": 0},
+        dragmode=False,
+        hovermode="x unified",
+        showlegend=True,
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+    )
+    return figure
+
+
+def length_alt(slices: Sequence[SweepSlice]) -> str:
+    """What the curves show, in one sentence a line."""
+    told = [part for part in slices if part.refusal is None and part.max_concurrency.size]
+    sentences = [
+        f"{variant_label(part)}: {words.concurrency(float(part.max_concurrency[0, 0]))} at "
+        f"{words.count(part.max_model_lens[0])} tokens, {words.concurrency(float(part.max_concurrency[0, -1]))} at "
+        f"{words.count(part.max_model_lens[-1])}"
+        for part in told
+    ]
+    return f"Requests at once by length. {'; '.join(sentences)}."
+
+
+def variant_label(part: SweepSlice) -> str:
+    """What a line stands for: tensor parallelism and the format of keys and values."""
+    return f"TP {part.tensor_parallel_size} · KV {part.kv_cache_dtype}"
 
 
 def budget_alt(rank: RankPlan) -> str:
@@ -174,6 +215,18 @@ def _segment_text(line: BudgetLine, total_bytes: int) -> str:
     if abs(line.estimate.best_bytes) < _DIRECT_LABEL_FRACTION * total_bytes:
         return ""
     return f"{words.part_words(line.name).label}<br>{words.gib(line.estimate.best_bytes)}"
+
+
+def _curve(place: int, part: SweepSlice) -> go.Scatter:
+    times = np.where(part.fits[0], part.max_concurrency[0], np.nan)
+    return go.Scatter(
+        x=np.array(part.max_model_lens),
+        y=times,
+        name=variant_label(part),
+        mode="lines",
+        line={"width": 2.5, "dash": _DASHES[place % len(_DASHES)]},
+        hovertemplate="%{y:.3s} at once",
+    )
 
 
 def _mark(figure: go.Figure, at_gib: float, text: str, side: str) -> None:

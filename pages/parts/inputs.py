@@ -81,7 +81,7 @@ def _group(group: FieldGroup, defaults: Mapping[str, object], problem: PlanError
 
 def _flag(field: FlagField, defaults: Mapping[str, object], problem: PlanError | None, prefix: str = "") -> None:
     """One flag: its own name as label, its meaning as help, the resolved default in grey."""
-    placeholder = "" if prefix else f"default: {_default(field.name, defaults)}"
+    placeholder = "not set" if prefix else _placeholder(field.name, defaults)
     widget_key, label = key(prefix + field.name), field.name if prefix else words.flag_name(field.name)
     match field.kind:
         case "integer" | "number":
@@ -102,12 +102,11 @@ def _flag(field: FlagField, defaults: Mapping[str, object], problem: PlanError |
     problems.say(problem, prefix + field.name)
 
 
-def _default(name: str, defaults: Mapping[str, object]) -> str:
+def _placeholder(name: str, defaults: Mapping[str, object]) -> str:
     """What an empty field means: vLLM's resolved value, else the flag's own default."""
     own = form.FLAG_DEFAULTS[name]
-    if name in defaults and not (isinstance(own, str) and own == defaults[name]):
-        return words.shown_value(defaults[name])
-    return "vLLM's choice" if own is None else words.shown_value(own)
+    shown = defaults.get(name, own)
+    return "not set" if shown is None else f"default: {words.shown_value(shown)}"
 
 
 def _number(field: FlagField, label: str, widget_key: str, placeholder: str) -> None:

@@ -46,13 +46,13 @@ def paste_input() -> None:
 def paste_report(plan: Plan | None) -> None:
     """Draw what the last paste led to, until it is dismissed."""
     report: PasteReport | None = state.value("paste_report")
-    if report is None or not (report.findings or report.error or report.problem):
+    if report is None or not (report.error or report.problem or _not_said_by(plan, report.findings)):
         return
     with st.container(border=True, key=key("paste_box")):
         st.markdown("**From what you pasted**")
         if report.problem:
             st.markdown(f":material/error: {words.plain(report.problem)}")
-        for finding in report.findings:
+        for finding in _not_said_by(plan, report.findings):
             st.markdown(f"{words.SEVERITY_ICONS[finding.severity]} {words.plain(finding.text)}")
         if report.error is not None and plan is None:
             st.markdown("An error of vLLM's: it can be explained once the form makes a plan.")
@@ -60,6 +60,12 @@ def paste_report(plan: Plan | None) -> None:
             for sentence in explain(report.error, plan):
                 st.markdown(f"- {words.plain(sentence)}")
         st.button("Dismiss", key=key("paste_dismiss"), type="tertiary", icon=":material/close:", on_click=_dismiss)
+
+
+def _not_said_by(plan: Plan | None, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings that the plan itself does not make."""
+    said = set() if plan is None else {(finding.code, finding.field) for finding in plan.findings}
+    return tuple(finding for finding in findings if (finding.code, finding.field) not in said)
 
 
 def _dismiss() -> None:

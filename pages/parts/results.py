@@ -13,6 +13,7 @@ from pages.parts.state import Answer, key
 from planner.answer import Advice, Plan, RankPlan
 from planner.facts import Finding, PlanError
 
+_FIRST_ADVICE = 3  # shown at once; the rest is folded away
 _QUIET_CHART = {"displayModeBar": False, "scrollZoom": False}
 
 
@@ -64,8 +65,12 @@ def changes(plan: Plan) -> None:
     """What makes a failing plan start, each change with a button that makes it; vLLM's own words below."""
     if plan.advice:
         st.subheader("What would serve more" if plan.will_start else "What to change", anchor=False)
-        for index, advice in enumerate(plan.advice):
+        for index, advice in enumerate(plan.advice[:_FIRST_ADVICE]):
             _advice(index, advice)
+    if plan.advice[_FIRST_ADVICE:]:
+        with st.expander(f"{len(plan.advice) - _FIRST_ADVICE} more ways", key=key("more_advice")):
+            for index, advice in enumerate(plan.advice[_FIRST_ADVICE:], _FIRST_ADVICE):
+                _advice(index, advice)
     if plan.vllm_error:
         with st.expander("What vLLM would print", icon=":material/terminal:", key=key("vllm_error")):
             st.code(plan.vllm_error, language=None, wrap_lines=True)
@@ -181,6 +186,17 @@ def what_ifs(answered: Answer) -> None:
             with column:
                 st.markdown(f"**{table.title}**  \n`{words.flag_name(table.flag)}`")
                 _table(tables.what_if_rows(table), f"{table.title}: what changes with the flag")
+
+
+def by_length(answered: Answer) -> None:
+    """How many requests run at once by their length."""
+    slices = state.cached_sweep(answered)
+    if not any(part.refusal is None for part in slices):
+        return
+    st.markdown("**Requests at once, by their length**")
+    figure = charts.length_curves(slices, answered.plan.pool.max_model_len)
+    st.plotly_chart(figure, key=key("by_length"), config=_QUIET_CHART, alt=charts.length_alt(slices))
+    st.caption("Both axes are logarithmic. A line ends where one request no longer fits; the dotted line is this plan.")
 
 
 def share(answered: Answer) -> None:

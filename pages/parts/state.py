@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from pages.parts import form
-from pages.parts.what_if import WhatIf, what_ifs
+from pages.parts.what_if import WhatIf, length_sweep, what_ifs
 from planner import budget, kv_cache, planning
 from planner.answer import Plan
 from planner.defaults import resolve
@@ -21,6 +21,7 @@ from planner.facts import PlanError
 from planner.inventory import ModelDocuments, ModelFacts
 from planner.model_catalog import catalogue_documents, catalogue_ids, config_documents
 from planner.request import PlanRequest
+from planner.sweep import SweepSlice
 
 CATALOGUE, HUB, FILES = SOURCES = ("Catalogue", "Hugging Face", "File")
 FIRST_REQUEST = PlanRequest(model_id="Qwen/Qwen3-8B", gpu="H100 80GB SXM")
@@ -248,6 +249,12 @@ def _what_ifs(digest: str, request: PlanRequest, _model: ModelFacts, _present: P
     return what_ifs(request, _model, _present)
 
 
+@st.cache_data(max_entries=128, show_spinner=False)
+def _sweep(digest: str, request: PlanRequest, _model: ModelFacts, _present: Plan) -> tuple[SweepSlice, ...]:
+    del digest
+    return length_sweep(request, _model, _present)
+
+
 @st.cache_data(max_entries=512, show_spinner=False)
 def _concurrency(digest: str, request: PlanRequest, length_tokens: int, num_blocks: int, _model: ModelFacts) -> float:
     del digest
@@ -258,6 +265,11 @@ def _concurrency(digest: str, request: PlanRequest, length_tokens: int, num_bloc
 def cached_what_ifs(answered: Answer) -> tuple[WhatIf, ...]:
     """The what-if tables around a plan."""
     return _what_ifs(answered.digest, answered.request, answered.model, answered.plan)
+
+
+def cached_sweep(answered: Answer) -> tuple[SweepSlice, ...]:
+    """Requests at once over all lengths, for the plan and two changes of it."""
+    return _sweep(answered.digest, answered.request, answered.model, answered.plan)
 
 
 def concurrency_at(answered: Answer, length_tokens: int) -> float:

@@ -26,6 +26,7 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
     "Size": words.gib,
 }
 
+ROLE_WORDS = {"mlp": "MLP", "head": "Output head", "mamba": "State-space layers", "draft": "Draft layers"}
 GROUP_WORDS = {
     "full": "Full attention",
     "sliding": "Sliding window",
@@ -62,7 +63,7 @@ def role_rows(rank: RankPlan) -> list[Row]:
     roles = sorted(rank.weights.by_role, key=lambda pair: -pair[1])
     return [
         {
-            "Weights of": role.replace("_", " ").capitalize(),
+            "Weights of": ROLE_WORDS.get(role, role.replace("_", " ").capitalize()),
             "Size": num_bytes,
             "Exact bytes": num_bytes,
         }
@@ -133,7 +134,7 @@ def _group_title(group: KvGroup) -> str:
 def _trial_row(trial: Trial) -> Row:
     shown = words.plain(words.shown_value(trial.value))
     row: Row = {"Value": f"**{shown}** (now)" if trial.is_present else shown}
-    if trial.plan is None:
+    if trial.plan is None or any(finding.severity == "refusal" for finding in trial.plan.findings):
         return row | {"Starts": "refused", "KV tokens": None, "At once": None}
     pool = trial.plan.pool
     return row | {

@@ -10,6 +10,7 @@ from planner.budget import plan
 from planner.facts import PlanError
 from planner.inventory import ModelFacts
 from planner.request import PlanRequest
+from planner.sweep import SweepSlice, sweep
 
 _UTILIZATIONS = (0.80, 0.85, 0.90, 0.92, 0.95)
 _KV_DTYPES = ("auto", "fp8", "nvfp4", "turboquant_4bit_nc")
@@ -43,8 +44,7 @@ def what_ifs(request: PlanRequest, model: ModelFacts, present: Plan) -> tuple[Wh
     """Four tables around `present`, the plan of `request`: length, utilisation, KV format and cards."""
     flags = request.flags
     length = present.pool.max_model_len
-    utilization = next(item.value for item in present.resolved if item.name == "gpu_memory_utilization")
-    assert isinstance(utilization, float | int)
+    utilization = _utilization(present)
     asked: tuple[tuple[str, str, tuple[Value, ...], Value], ...] = (
         ("max_model_len", "Longest request", _lengths(length, model.max_position), length),
         ("gpu_memory_utilization", "Share of the card", _UTILIZATIONS, utilization),
@@ -55,6 +55,31 @@ def what_ifs(request: PlanRequest, model: ModelFacts, present: Plan) -> tuple[Wh
         WhatIf(flag=flag, title=title, trials=_trials(request, model, present, (flag, _with(values, now), now)))
         for flag, title, values, now in asked
     )
+
+
+def length_sweep(request: PlanRequest, model: ModelFacts, present: Plan) -> tuple[SweepSlice, ...]:
+    """Requests at once over all lengths: as planned, with fp8 keys and values, and with twice the cards."""
+    flags = request.flags
+    tp, dtype = flags.tensor_parallel_size, flags.kv_cache_dtype
+    lengths = _swept_lengths(model.max_position)
+    return sweep(
+        request,
+        model,
+        utilizations=(_utilization(present),),
+        max_model_lens=lengths,
+        variants=tuple(dict.fromkeys([(tp, dtype), (tp, "fp8"), (2 * tp, dtype)])),
+    )
+
+
+def _swept_lengths(longest: int) -> tuple[int, ...]:
+    """Four lengths an octave from 1,024 tokens to the model's longest, ends included."""
+    steps = range(4 * max(0, longest.bit_length() - 10))
+    rounded = {round(1024 * 2 ** (step / 4)) for step in steps}
+    return tuple(sorted({length for length in rounded if length < longest} | {longest}))
+
+
+def _utilization(plan: Plan) -> float:
+    return float(str(next(item.value for item in plan.resolved if item.name == "gpu_memory_utilization")))
 
 
 def _trials(

@@ -16,6 +16,7 @@ from planner.units import GIB, KIB, MIB
 Rounding = Literal["nearest", "down", "up"]
 _ROUNDING = {"nearest": ROUND_HALF_EVEN, "down": ROUND_FLOOR, "up": ROUND_CEILING}
 _MINUS = "−"
+_GAP = "\N{NO-BREAK SPACE}"  # a number and its unit stay on one line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +112,7 @@ def three_digits(value: float | Decimal, rounding: Rounding = "nearest") -> str:
 
 def gib(num_bytes: float, rounding: Rounding = "nearest") -> str:
     """`num_bytes` as "15.0 GiB"."""
-    return f"{three_digits(Decimal(num_bytes) / GIB, rounding)} GiB"
+    return f"{three_digits(Decimal(num_bytes) / GIB, rounding)}{_GAP}GiB"
 
 
 def small_bytes(num_bytes: float) -> str:
@@ -119,15 +120,15 @@ def small_bytes(num_bytes: float) -> str:
     if abs(num_bytes) >= GIB:
         return gib(num_bytes)
     if abs(num_bytes) >= MIB:
-        return f"{three_digits(Decimal(num_bytes) / MIB)} MiB"
+        return f"{three_digits(Decimal(num_bytes) / MIB)}{_GAP}MiB"
     if abs(num_bytes) >= KIB:
-        return f"{three_digits(Decimal(num_bytes) / KIB)} KiB"
+        return f"{three_digits(Decimal(num_bytes) / KIB)}{_GAP}KiB"
     return exact_bytes(num_bytes)
 
 
 def exact_bytes(num_bytes: float) -> str:
     """`num_bytes` with every digit: "16,060,522,496 bytes"."""
-    return f"{num_bytes:,.0f} bytes".replace("-", _MINUS)
+    return f"{num_bytes:,.0f}{_GAP}bytes".replace("-", _MINUS)
 
 
 def band(estimate: Estimate) -> str:
@@ -135,7 +136,7 @@ def band(estimate: Estimate) -> str:
     if estimate.low_bytes == estimate.high_bytes:
         return "exact"
     low = three_digits(Decimal(estimate.low_bytes) / GIB, "down")
-    return f"{low} to {three_digits(Decimal(estimate.high_bytes) / GIB, 'up')} GiB"
+    return f"{low} to {three_digits(Decimal(estimate.high_bytes) / GIB, 'up')}{_GAP}GiB"
 
 
 def count(number: float) -> str:

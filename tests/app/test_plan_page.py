@@ -372,7 +372,7 @@ def gpu(name: str, *, used_bytes: int = 0) -> nvml.DetectedGpu:
     [
         (nvml.NvmlState(kind="driver_absent", remedy="No driver here."), "H100 80GB SXM", "No driver here."),
         (nvml.NvmlState(kind="ok", gpus=(gpu("NVIDIA L4"),)), "L4", "Found 1 × NVIDIA L4"),
-        (nvml.NvmlState(kind="ok", gpus=(gpu("Odd Card", used_bytes=2 * GIB),)), "Custom size", "2.00 GiB held"),
+        (nvml.NvmlState(kind="ok", gpus=(gpu("Odd Card", used_bytes=2 * GIB),)), "Custom size", "2.00 GiB held"),
     ],
 )
 def test_detection_fills_the_card_or_says_why_not(

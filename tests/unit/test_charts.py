@@ -57,8 +57,8 @@ def test_missing_memory_is_hatched_and_says_so(failing_plan: Plan) -> None:
 
     assert tuple(trace.x) == (-3.0,)
     assert tuple(trace.marker.pattern.shape) == ("x",)
-    assert "−3.00 GiB" in trace.y[0]
-    assert "3.00 GiB are missing" in charts.budget_alt(rank)
+    assert "−3.00 GiB" in trace.y[0]
+    assert "3.00 GiB are missing" in charts.budget_alt(rank)
 
 
 def test_what_lies_outside_the_budget_is_hatched(fitting_plan: Plan) -> None:
@@ -71,7 +71,7 @@ def test_what_lies_outside_the_budget_is_hatched(fitting_plan: Plan) -> None:
 def test_hover_holds_formula_exact_bytes_and_basis(fitting_plan: Plan) -> None:
     text = charts.hover_text(fitting_plan.ranks[0].lines[1])
 
-    assert "2,147,483,648 bytes" in text
+    assert "2,147,483,648 bytes" in text
     assert "= 1 + 1" in text
     assert "Derived by formula: a formula" in text
 
@@ -86,7 +86,7 @@ def test_hover_escapes_what_others_wrote(fitting_plan: Plan) -> None:
 def test_the_card_and_the_budget_are_marked(fitting_plan: Plan) -> None:
     texts = [note.text for note in charts.budget_waterfall(fitting_plan.ranks[0]).layout.annotations]
 
-    assert texts == ["card 80.0 GiB", "vLLM's share 68.0 GiB"]
+    assert texts == ["card 80.0 GiB", "vLLM's share 68.0 GiB"]
 
 
 def test_each_stage_is_a_bar_and_the_bounding_one_is_named(staged_plan: Plan) -> None:
@@ -102,14 +102,14 @@ def test_narrow_segments_carry_no_label(staged_plan: Plan) -> None:
     figure = charts.rank_bars(staged_plan)
 
     assert set(figure.data[words.colour_index("non_torch")].text) == {""}
-    assert "Weights<br>15.0 GiB" in figure.data[words.colour_index("weights")].text
+    assert "Weights<br>15.0 GiB" in figure.data[words.colour_index("weights")].text
 
 
 def test_alternative_text_lists_every_part(fitting_plan: Plan) -> None:
     text = charts.budget_alt(fitting_plan.ranks[0])
 
-    assert text.startswith("Of a card of 80.0 GiB, 50.0 GiB are left for the KV cache.")
-    assert "Weights 15.0 GiB (exact)" in text
+    assert text.startswith("Of a card of 80.0 GiB, 50.0 GiB are left for the KV cache.")
+    assert "Weights 15.0 GiB (exact)" in text
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
