@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner import drafts
 from planner import overhead_constants as constants
 from planner.defaults import Resolved
 from planner.encoder_activation import EncoderPeak, encoder_peak
@@ -61,7 +62,31 @@ def _stages(model: ModelFacts, resolved: Resolved, pp_rank: int) -> tuple[Stage,
         stages.append(_compile_stage(model, resolved))
     if pp_rank == resolved.pp - 1:
         stages.append(_sampler_stage(model, resolved, encoder))
+        stages += draft_stages(model, resolved)
     return tuple(stages)
+
+
+def draft_stages(model: ModelFacts, resolved: Resolved) -> list[Stage]:
+    """The drafter's forward pass over the whole batch, the target's hidden states kept beside it."""
+    found = drafts.speculation(model, resolved)
+    if found.facts is None or resolved.runner == "v0" or not found.facts.layers:
+        return []
+    size, tokens, width = dtype_bytes(resolved), resolved.max_num_batched_tokens, found.facts.hidden_size
+    tuples = {id(layer.modules): layer.modules for layer in found.facts.layers}
+    linears = [module for modules in tuples.values() for module in modules if isinstance(module, Linear)]
+    widest = max((_module_width(module, resolved) for module in linears), default=0)
+    kept = (1 + 2 * found.num_aux_hidden_states) * model.hidden_size
+    copies = constants.LAYER_RESIDUAL_COPIES + 2  # the input projection reads two vectors of a token
+    best = tokens * (widest + copies * width + kept) * size
+    return [
+        Stage(
+            name="drafter",
+            best_bytes=best,
+            low_bytes=best - best // 4,
+            high_bytes=best + best // 4,
+            formula=f"{tokens:,} tokens x ({widest:,} + {copies} x {width:,} + {kept:,} of the target) x {size} B",
+        )
+    ]
 
 
 def dtype_bytes(resolved: Resolved) -> int:

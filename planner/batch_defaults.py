@@ -86,6 +86,8 @@ def _tier(question: BatchQuestion) -> tuple[int, int, str]:
         return 16384, 1024, "a card of 160 GiB or more"
     is_held_back = "a100" in names and version >= (0, 9, 0)
     is_held_back |= gpu.capability == (12, 1)  # GB10: NVML gave no memory up to 0.32, an explicit exception since
+    # An AMD APU: amdsmi tells the BIOS's carve-out, not the shared memory that PyTorch sees (platforms/rocm.py, 0.27.1).
+    is_held_back |= gpu.vendor == "AMD" and gpu.is_unified_memory and version >= (0, 27, 0)
     if memory >= 70 * GIB and not is_held_back:
         return 8192 if is_server else 16384, 1024, "a card of 70 GiB or more"
     return 2048 if is_server else 8192, 256, "a smaller card (or A100, GB10)"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner import drafts
 from planner import overhead_constants as constants
 from planner.defaults import Resolved
 from planner.facts import Basis, Estimate
-from planner.inventory import Experts, ModelFacts
+from planner.inventory import Experts, Layer, ModelFacts
 from planner.parallel import layer_ranges
 from planner.units import GIB
 from planner.versions import Era, Version
@@ -120,7 +121,7 @@ def _num_graphs(resolved: Resolved) -> int:
 
 
 def _layer_counts(model: ModelFacts, resolved: Resolved, pp_rank: int) -> tuple[int, int]:
-    """(layers, layers with routed experts) of the stage; equal layers share one modules tuple."""
+    """(layers, layers with routed experts) of the stage and its drafter; equal layers share one modules tuple."""
     span = layer_ranges(len(model.layers), resolved.pp)[pp_rank]
     has_experts: dict[int, bool] = {}
     num_moe = 0
@@ -129,7 +130,11 @@ def _layer_counts(model: ModelFacts, resolved: Resolved, pp_rank: int) -> tuple[
         if id(modules) not in has_experts:
             has_experts[id(modules)] = any(isinstance(module, Experts) for module in modules)
         num_moe += has_experts[id(modules)]
-    return len(span), num_moe
+    drafting: tuple[Layer, ...] = ()
+    if pp_rank == resolved.pp - 1:
+        drafting = drafts.captured_layers(drafts.speculation(model, resolved), resolved)
+    num_moe += sum(any(isinstance(module, Experts) for module in layer.modules) for layer in drafting)
+    return len(span) + len(drafting), num_moe
 
 
 def _gdn_transient_bytes(model: ModelFacts, resolved: Resolved) -> int:

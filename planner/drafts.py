@@ -231,3 +231,26 @@ def _refusals(
 
 def _refusal(text: str) -> Finding:
     return Finding(code="draft-refused", severity="refusal", text=text, field="speculative_config")
+
+
+# -- while it runs ------------------------------------------------------------------------------------------------------
+
+
+def buffer_bytes(found: Speculation, resolved: Resolved, value_bytes: int) -> int:
+    """The drafter's buffers of `max_num_batched_tokens` hidden vectors, allocated with the runner and kept.
+
+    V1 keeps hidden states and input embeddings, V2 the hidden states of a drafter that reads the target's.
+    """
+    config = resolved.flags.speculative_config
+    if config is None or found.facts is None or resolved.runner == "v0" or config.method == "medusa":
+        return 0
+    copies = 2 if resolved.runner == "v1" else int(config.method != "draft_model")
+    return copies * resolved.max_num_batched_tokens * found.facts.hidden_size * value_bytes
+
+
+def captured_layers(found: Speculation, resolved: Resolved) -> tuple[Layer, ...]:
+    """The drafter's layers that are captured in CUDA graphs: all but those of a draft model on the V2 runner."""
+    config = resolved.flags.speculative_config
+    if config is None or found.facts is None or (config.method == "draft_model" and resolved.runner == "v2"):
+        return ()
+    return found.facts.layers

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 
+from planner import drafts
 from planner import overhead_constants as constants
-from planner.activation import cublas_bytes
+from planner.activation import cublas_bytes, dtype_bytes
 from planner.defaults import Resolved
 from planner.facts import Basis, Estimate
 from planner.inventory import ModelFacts
@@ -41,7 +42,8 @@ def persistent_tensor_bytes(model: ModelFacts, resolved: Resolved, pp_rank: int)
         return 0
     is_last = pp_rank == resolved.pp - 1
     tables = resolved.max_num_seqs * model.vocab_size * constants.V2_PENALTY_BYTES_PER_LOGIT
-    return cublas_bytes(resolved) + (int(tables) if resolved.runner == "v2" and is_last else 0)
+    drafting = drafts.buffer_bytes(drafts.speculation(model, resolved), resolved, dtype_bytes(resolved)) * is_last
+    return cublas_bytes(resolved) + (int(tables) if resolved.runner == "v2" and is_last else 0) + drafting
 
 
 def _constant(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Constant:
