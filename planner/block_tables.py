@@ -102,7 +102,7 @@ class BlockTables:
             self.is_too_long_for_now = self._need(whole, hit, is_capped=True) > available
             if self.is_too_long_for_now:
                 return False
-        total = min(hit.num_tokens, config.max_model_len)
+        total = min(hit.computed_tokens, config.max_model_len)
         needed = min(total + num_new_tokens + config.num_lookahead_tokens, config.max_model_len)
         if self._need(needed, hit, is_capped=False) > available:
             return False

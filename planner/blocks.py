@@ -25,6 +25,7 @@ class BlockPool:
         "changed",
         "enable_prefix_caching",
         "evicted",
+        "evicted_hashes",
         "hash_group",
         "hash_ids",
         "insertions",
@@ -55,6 +56,7 @@ class BlockPool:
         # group -> hash -> the block, or the blocks in the order they were cached
         self._cached: list[dict[int, int | dict[int, None]]] = [{} for _ in range(num_groups)]
         self.changed: list[int] = []  # blocks whose state changed since the reader last cleared this
+        self.evicted_hashes: list[int] | None = None  # a list: note which contents were evicted, for a lower tier
         self.evicted: list[int] = []  # blocks whose hash was forgotten since the reader last cleared this
         self.num_evicted = 0
         self.insertions = 0
@@ -178,6 +180,8 @@ class BlockPool:
         self.hash_ids[block] = NO_HASH
         self.num_evicted += 1
         self.evicted.append(block)
+        if self.evicted_hashes is not None:
+            self.evicted_hashes.append(hash_id)
 
     def _link(self, left: int, blocks: list[int], right: int) -> None:
         after, before = self._after, self._before

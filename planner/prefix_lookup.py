@@ -18,6 +18,12 @@ class PrefixHit:
     blocks: tuple[list[int], ...]
     num_tokens: int
     shared_boundary: int = 0  # the end of a longer prefix that one group holds and another does not; 0: none
+    loaded_tokens: int = 0  # the next tokens, whose blocks come back from a lower tier
+
+    @property
+    def computed_tokens(self) -> int:
+        """All tokens that need not be computed."""
+        return self.num_tokens + self.loaded_tokens
 
 
 NO_HIT = PrefixHit((), 0)

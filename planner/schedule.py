@@ -14,6 +14,7 @@ from planner.schedule_journal import ScheduleJournal
 from planner.sequence import Sequence, Status
 from planner.simulator_config import SimulatorConfig
 from planner.step_outputs import AcceptDrafts, Scheduled, StepOutputs, accept_none
+from planner.tiers import LowerTiers
 from planner.waiting_queue import make_queue
 
 
@@ -25,6 +26,7 @@ class Scheduler:
         config: SimulatorConfig,
         journal: ScheduleJournal | None = None,
         *,
+        tiers: LowerTiers | None = None,
         accept_drafts: AcceptDrafts = accept_none,
         skip_quiet_steps: bool = True,
     ) -> None:
@@ -32,6 +34,9 @@ class Scheduler:
         self.journal = journal
         self.tables = BlockTables(config, journal)
         self.pool = self.tables.pool
+        self.tiers = tiers
+        if tiers is not None:
+            tiers.attach(self.tables)
         self.running: list[Sequence] = []
         self.waiting = make_queue(config.scheduling_policy)
         self.step = -1
@@ -219,9 +224,11 @@ class Scheduler:
             if sequence.stale:
                 skipped.append(self.waiting.pop())
                 continue
-            if self._is_still_blocked(sequence):
+            if self.tiers is None and self._is_still_blocked(sequence):
                 break
             hit = self.tables.find_hit(sequence) if self.config.enable_prefix_caching else NO_HIT
+            if self.tiers is not None:
+                hit = self.tiers.lengthen(sequence, hit)
             sequence.shared_boundary = hit.shared_boundary
             wanted, num_drafts = self._first_chunk(sequence, hit, threshold)
             if wanted < 0:
@@ -257,11 +264,11 @@ class Scheduler:
         """The tokens and drafts of a first chunk; 0: pass this sequence over, -1: end the scan."""
         config = self.config
         budget = min(self._budget, self._input_budget - config.num_draft_slots)
-        wanted, num_drafts = sequence.num_tokens - hit.num_tokens, 0
-        is_beside_others = self._num_running_scheduled > 0 or hit.num_tokens > 0
+        wanted, num_drafts = sequence.num_tokens - hit.computed_tokens, 0
+        is_beside_others = self._num_running_scheduled > 0 or hit.computed_tokens > 0
         if config.num_speculative_tokens and wanted == 1 and not self._prefill_scheduled and is_beside_others:
             padded = 1 + config.num_speculative_tokens
-            if hit.num_tokens + padded + 1 <= config.max_model_len:
+            if hit.computed_tokens + padded + 1 <= config.max_model_len:
                 if padded > budget:
                     return -1, 0
                 wanted, num_drafts = padded, config.num_speculative_tokens
@@ -269,14 +276,16 @@ class Scheduler:
             wanted = threshold
         if not config.enable_chunked_prefill and wanted > budget:
             return -1, 0
-        wanted = self._reserve_lookahead(sequence, hit.num_tokens, min(wanted, budget))
+        wanted = self._reserve_lookahead(sequence, hit.computed_tokens, min(wanted, budget))
         return wanted, num_drafts
 
     def _admit(self, sequence: Sequence, hit: PrefixHit, wanted: int, num_drafts: int) -> None:
         self.waiting.pop()
         self.running.append(sequence)
         sequence.status = Status.RUNNING
-        sequence.computed = hit.num_tokens
+        sequence.computed = hit.computed_tokens
+        if self.tiers is not None:
+            self.tiers.load(sequence, hit)
         if not sequence.num_preemptions:
             self.queried_tokens += sequence.num_tokens
             self.hit_tokens += hit.num_tokens

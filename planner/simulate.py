@@ -51,7 +51,8 @@ def simulate(
     simulation = Simulation(config, requests, options, journal=recorder)
     recorder.begin(simulation.scheduler, simulation.sequences)
     is_stopped = _run(simulation, recorder, options)
-    timeline = Timeline(config, simulation.sequences, recorder)
+    tiers = simulation.scheduler.tiers
+    timeline = Timeline(config, simulation.sequences, recorder, tiers.columns if tiers is not None else None)
     return SimulationResult(timeline, _summary(simulation, recorder, is_stopped=is_stopped))
 
 

@@ -13,6 +13,7 @@ from planner.schedule_journal import ScheduleJournal
 from planner.sequence import Sequence, SimulatedRequest
 from planner.simulator_config import SimulatorConfig
 from planner.step_frames import StepFrame, frame_of
+from planner.tiers import LowerTiers, OffloadConfig
 from planner.units import div_ceil
 
 MAX_SEQUENCES = 1_000_000
@@ -29,6 +30,7 @@ class SimulationOptions:
     seed: int = 0
     draft_acceptance: float = 0.0  # the chance that a draft token after right ones is right
     step_seconds: StepSeconds | None = None  # None: arrivals count in steps
+    offload: OffloadConfig | None = None  # host memory and disk below the card
     max_steps: int = MAX_STEPS
     progress: Progress | None = None
     should_stop: ShouldStop | None = None
@@ -53,8 +55,9 @@ class Simulation:
         self._random = random.Random(options.seed)  # noqa: S311 - which drafts are right, not a secret
         self._draft_acceptance = options.draft_acceptance
         self._step_seconds = options.step_seconds
+        tiers = LowerTiers(options.offload) if options.offload is not None else None
         self.scheduler = Scheduler(
-            config, journal, accept_drafts=self._accept_drafts, skip_quiet_steps=skip_quiet_steps
+            config, journal, tiers=tiers, accept_drafts=self._accept_drafts, skip_quiet_steps=skip_quiet_steps
         )
         self.sequences = _sequences(config, requests)
         by_time = options.step_seconds is not None
@@ -84,6 +87,8 @@ class Simulation:
         self.finished = []
         if self._step_seconds is not None:
             self.now_seconds += self._step_seconds(scheduler)
+        if scheduler.tiers is not None:
+            scheduler.tiers.end_step()
         if scheduler.batches_in_flight() >= self._depth:
             self.finished = scheduler.apply_outputs()
         self._check_progress()

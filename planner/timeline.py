@@ -15,6 +15,7 @@ from planner.recorder import APPEND, CLEAR, RUNNING, WAITING, Columns, Recorder
 from planner.sequence import Sequence
 from planner.simulator_config import SimulatorConfig
 from planner.step_frames import BlockTable, StepFrame
+from planner.tiers import TierColumns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,11 +54,18 @@ class LogicalBlock:
 class Timeline:
     """What a simulation did. Steps are numbered from 0; a step is seen right after it was scheduled."""
 
-    def __init__(self, config: SimulatorConfig, sequences: Items[Sequence], recorder: Recorder) -> None:
+    def __init__(
+        self,
+        config: SimulatorConfig,
+        sequences: Items[Sequence],
+        recorder: Recorder,
+        tiers: TierColumns | None = None,
+    ) -> None:
         self.config = config
         self.request_ids = tuple(sequence.request_id for sequence in sequences)
         self.events: tuple[BlockEvent, ...] = tuple(recorder.events)
         self.columns: Columns = recorder.columns
+        self.tiers: TierColumns | None = tiers
         self._sequences = tuple(sequences)
         self._recorder = recorder
         self._ordinals = {request_id: ordinal for ordinal, request_id in enumerate(self.request_ids)}
