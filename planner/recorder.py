@@ -37,6 +37,7 @@ class Columns:
 
     free_blocks: array[int] = field(default_factory=lambda: array("q"))
     cached_free_blocks: array[int] = field(default_factory=lambda: array("q"))
+    held_tokens: array[int] = field(default_factory=lambda: array("q"))  # computed, over all running requests
     num_running: array[int] = field(default_factory=lambda: array("q"))
     num_waiting: array[int] = field(default_factory=lambda: array("q"))
     scheduled_tokens: array[int] = field(default_factory=lambda: array("q"))
@@ -179,6 +180,7 @@ class Recorder:
         pool, columns = scheduler.pool, self.columns
         columns.free_blocks.append(pool.num_free)
         columns.cached_free_blocks.append(self._cached_free)
+        columns.held_tokens.append(sum(map(scheduler.computed_after_schedule, scheduler.running)))
         columns.num_running.append(len(scheduler.running))
         columns.num_waiting.append(len(scheduler.waiting))
         columns.scheduled_tokens.append(scheduler.num_scheduled_tokens)

@@ -116,6 +116,20 @@ class Timeline:
             waiting = [(self._rank(ordinal), ordinal) for _, ordinal in waiting]
         return [ordinal for _, ordinal in sorted(running)], [ordinal for _, ordinal in sorted(waiting)]
 
+    def first_token_steps(self) -> tuple[int | None, ...]:
+        """Per request, in the order of `request_ids`: the step that computed its whole prompt; None: none did."""
+        return tuple(
+            next(
+                (
+                    step + max(0, sequence.num_prompt - computed) * slope
+                    for step, (_, computed, slope) in zip(log.progress_steps, log.progress, strict=True)
+                    if computed >= sequence.num_prompt or slope
+                ),
+                None,
+            )
+            for sequence, log in zip(self._sequences, self._recorder.logs, strict=True)
+        )
+
     # -- blocks -------------------------------------------------------------------------------------------
 
     def block_codes(self, step: int) -> Codes:
