@@ -28,7 +28,7 @@ _NOT_MODELLED = frozenset(
         "max-num-partial-prefills", "max-seq-len-to-capture", "mm-encoder-only", "mm-encoder-tp-mode", "mm-processor-kwargs",
         "model-class-overrides", "model-impl", "num-redundant-experts", "num-scheduler-steps", "offload-backend",
         "offload-group-size", "offload-num-in-group", "offload-params", "offload-prefetch-step", "override-attention-dtype",
-        "prefill-context-parallel-size", "quantization-config", "rope-scaling", "rope-theta", "runner", "skip-mm-profiling",
+        "prefill-context-parallel-size", "quantization-config", "rope-scaling", "rope-theta", "runner",
         "specialize-active-lora", "task", "watermark-config",
     ]
 )  # fmt: skip

@@ -71,7 +71,7 @@ def _video_frame_pairs(model: ModelFacts, resolved: Resolved, encoder: EncoderFa
 
 def _largest(model: ModelFacts, resolved: Resolved) -> EncoderFacts | None:
     """The encoder of the modality with most tokens that the flags leave on."""
-    if resolved.flags.language_model_only:
+    if resolved.flags.language_model_only or resolved.flags.skip_mm_profiling:
         return None
     allowed = [encoder for encoder in model.encoders if _limit(resolved, encoder.modality) > 0]
     return max(allowed, key=lambda encoder: encoder.output_tokens_per_item, default=None)

@@ -58,6 +58,7 @@ class EngineFlags:
     speculative_config: SpeculativeConfig | None = None
     limit_mm_per_prompt: tuple[tuple[str, int], ...] = ()
     language_model_only: bool = False
+    skip_mm_profiling: bool = False
     mamba_cache_dtype: str = "auto"
     mamba_ssm_cache_dtype: str = "auto"
     mamba_cache_mode: str | None = None

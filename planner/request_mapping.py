@@ -121,6 +121,7 @@ FLAG_READERS: dict[str, Reader] = {
     "speculative_config": read_speculation,
     "limit_mm_per_prompt": read_counts,
     "language_model_only": read_flag,
+    "skip_mm_profiling": read_flag,
     "mamba_cache_dtype": read_text,
     "mamba_ssm_cache_dtype": read_text,
     "mamba_cache_mode": read_text,

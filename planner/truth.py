@@ -315,6 +315,7 @@ def _flags(row: TruthRow, model: ModelDocuments) -> EngineFlags:
         speculative_config=_speculation(row),
         limit_mm_per_prompt=_mm_limits(row),
         language_model_only="--language-model-only" in row.text("other_flags"),
+        skip_mm_profiling="--skip-mm-profiling" in row.text("other_flags"),
     )
 
 
@@ -345,8 +346,6 @@ def _speculation(row: TruthRow) -> SpeculativeConfig | None:
 
 def _mm_limits(row: TruthRow) -> tuple[tuple[str, int], ...]:
     text = row.text("other_flags")
-    if "--skip-mm-profiling" in text:  # no encoder is profiled, as with nothing allowed
-        return (("image", 0), ("video", 0), ("audio", 0))
     if "limit_mm" not in text:
         return ()
     return tuple((kind, int(count)) for kind, count in re.findall(r"(image|video|audio)[ =:]+(\d+)", text))

@@ -29,6 +29,7 @@ from planner.quant_formats import (
 )
 from planner.quantization import KernelChoice, Quantizer, quantizer_for
 from planner.sharding import Split, local_buffer_size, local_experts, local_linear, local_rows, local_tensor_size
+from planner.towers import EVERY_TOWER, TowerRule, tower_rule
 from planner.units import GIB, MIB
 
 Tensors = tuple[int, ...]  # bytes of each
@@ -50,8 +51,7 @@ class _Question:
     kernels: KernelChoice
     has_custom_ops: bool  # eager mode runs vLLM's own operators; under torch.compile they are off
     lora: LoraShape | None
-    is_text_only: bool
-    banned_modalities: frozenset[str]  # that no prompt may hold
+    towers: TowerRule
     draft: Speculation  # what speculative decoding builds on this rank
     offload_bytes: int
     batched_tokens: int  # max_num_batched_tokens, for models that keep a tensor per batched token; else 0
@@ -100,8 +100,7 @@ def whole_model_bytes(model: ModelFacts, resolved: Resolved) -> int:
         split=Split(tp=1, moe_tp=1, ep=1),
         pp=1,
         lora=None,
-        is_text_only=False,
-        banned_modalities=frozenset(),
+        towers=EVERY_TOWER,
         draft=drafts.NONE,
         offload_bytes=0,
     )
@@ -125,8 +124,7 @@ def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
         ),
         has_custom_ops=flags.enforce_eager and resolved.gpu.capability is not None,
         lora=LoraShape.of(flags),
-        is_text_only=flags.language_model_only,
-        banned_modalities=frozenset(name for name, limit in flags.limit_mm_per_prompt if limit == 0),
+        towers=tower_rule(model, resolved, pp_rank),
         draft=drafts.speculation(model, resolved) if pp_rank == resolved.pp - 1 else drafts.NONE,
         offload_bytes=int(flags.cpu_offload_gb * GIB),
         batched_tokens=resolved.max_num_batched_tokens if _has_batched_buffers(model) else 0,
@@ -206,6 +204,7 @@ def _add_draft(tally: _Tally, target: _Question) -> None:
         split=replace(target.split, tp=1, moe_tp=1) if found.is_whole else target.split,
         pp=1,
         pp_rank=0,
+        towers=EVERY_TOWER,
         method=target.method if found.is_targets_own else None,
         lora=None,
     )
@@ -256,15 +255,8 @@ def _parts_here(parts: Iterable[Part], question: _Question) -> Iterator[Part]:
     if question.pp_rank == question.pp - 1:
         here |= {"last", "first_and_last"}
     for part in parts:
-        if part.stage in here and not _is_left_out(part, question):
+        if part.stage in here and not question.towers.leaves_out(part):
             yield part
-
-
-def _is_left_out(part: Part, question: _Question) -> bool:
-    """Whether the part is a tower for which no input can come (vLLM interfaces.py, _mark_tower_model)."""
-    if not part.modalities:
-        return False
-    return question.is_text_only or question.banned_modalities >= set(part.modalities)
 
 
 def _split_of(part: Part, question: _Question) -> _Question:

@@ -236,6 +236,11 @@ GROUPS = (
                 kind="text",
                 meaning="Items of each kind in one prompt: image=2, video=0.",
             ),
+            FlagField(
+                name="skip_mm_profiling",
+                kind="switch",
+                meaning="Leave the encoders' activation out of the budget.",
+            ),
         ),
     ),
     FieldGroup(

@@ -89,6 +89,7 @@ FLAGS = st.builds(
         lambda counts: tuple(sorted(counts.items()))
     ),
     language_model_only=st.booleans(),
+    skip_mm_profiling=st.booleans(),
     mamba_cache_mode=optional(st.sampled_from(["none", "align", "all"])),
     performance_mode=optional(st.sampled_from(["balanced", "interactivity", "throughput"])),
     moe_backend=optional(st.sampled_from(["marlin", "triton"])),
