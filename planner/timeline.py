@@ -51,6 +51,16 @@ class LogicalBlock:
     shared_with: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockChanges:
+    """The blocks that changed in a run of steps, in order; the i-th step's are `[offsets[i], offsets[i + 1])`."""
+
+    offsets: NDArray[np.int64]
+    blocks: Codes
+    codes: Codes
+    indices: Codes  # the block's logical index in its holder's table
+
+
 class Timeline:
     """What a simulation did. Steps are numbered from 0; a step is seen right after it was scheduled."""
 
@@ -154,6 +164,23 @@ class Timeline:
     def block_map(self, step: int, colour_by: ColourBy = "request") -> bytes:
         """One byte a block for drawing: state in the low three bits, colour above; see `planner.block_codes`."""
         return to_bytes(self.block_codes(step), colour_by)
+
+    def block_changes(self, start: int, end: int) -> BlockChanges:
+        """What changed in steps `[start, end)`: applied to the codes before `start`, they give those after each step."""
+        import numpy as np  # noqa: PLC0415 - the command line must start without it
+
+        recorder = self._recorder
+        offsets = np.frombuffer(recorder.change_offsets, dtype=np.uint64)[start : end + 1].astype(np.int64)
+        low, high = int(offsets[0]), int(offsets[-1])
+        blocks, codes, indices = (
+            np.frombuffer(column, dtype=np.uint32)[low:high]
+            for column in (recorder.change_blocks, recorder.change_codes, recorder.change_indices)
+        )
+        return BlockChanges(offsets=offsets - low, blocks=blocks, codes=codes, indices=indices)
+
+    def content_numbers(self, ordinal: int) -> tuple[int, ...]:
+        """The content numbers of a request's full logical blocks, from its first one on."""
+        return tuple(self._sequences[ordinal].hashes)
 
     def block(self, step: int, block: int) -> BlockFacts:
         """What is known of one block at one step."""
