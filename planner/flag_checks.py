@@ -13,6 +13,7 @@ _OLD_BLOCK_SIZES = (1, 8, 16, 32, 64, 128, 256)
 _ATTENTION_KINDS = frozenset({"full", "sliding", "chunked", "mla", "cross"})
 _GRAPH_MODES = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
 _PERFORMANCE_MODES = ("balanced", "interactivity", "throughput")
+_DUAL_CHUNK = "dual_chunk_attention_config"
 _MAMBA_MODES = ("none", "align", "all")
 
 
@@ -32,6 +33,7 @@ def is_attention_free(model: ModelFacts) -> bool:
 def check_flags(flags: EngineFlags, model: ModelFacts, version: Version) -> None:
     """Raise `PlanError` for the first flag that vLLM would refuse with this model in this release."""
     _check_numbers(flags)
+    _check_dual_chunk(model, version)
     _check_parallel(flags, model)
     _check_context_parallel(flags, model)
     _check_block_size(flags, version)
@@ -45,6 +47,16 @@ def check_flags(flags: EngineFlags, model: ModelFacts, version: Version) -> None
     check_kv_dtype(flags.kv_cache_dtype, version)
     if flags.quantization is not None:
         check_quantization(flags.quantization)
+
+
+def _check_dual_chunk(model: ModelFacts, version: Version) -> None:
+    """Dual chunk attention (Qwen2.5-1M) left with the V0 engine; its settings still reach the attention classes."""
+    if version >= (0, 11, 0) and model.architecture.startswith("Qwen") and model.text_config.get(_DUAL_CHUNK):
+        text = (
+            "From vLLM 0.11 on, no attention backend takes dual_chunk_attention_config (FlashAttentionImpl.__init__() got "
+            "an unexpected keyword argument 'layer_idx'); remove it from config.json."
+        )
+        raise PlanError(_DUAL_CHUNK, None, text)
 
 
 def _check_choice(field: str, value: str | None, allowed: tuple[str, ...]) -> None:
@@ -72,6 +84,16 @@ _LEAST_ZERO = (
     "max_cudagraph_capture_size",
 )
 _LARGEST = 2**50
+# Classes that never took vLLM's SupportsPP interface (read in 0.8 to 0.32).
+_WITHOUT_PIPELINE = frozenset({
+    "BertForSequenceClassification", "BertModel", "Gemma3TextModel", "Gemma3nForCausalLM",
+    "Gemma3nForConditionalGeneration", "GteNewForSequenceClassification", "GteNewModel",
+    "Idefics3ForConditionalGeneration", "LlamaBidirectionalForSequenceClassification", "LlamaBidirectionalModel",
+    "Mamba2ForCausalLM", "ModernBertForSequenceClassification", "ModernBertModel", "NomicBertModel",
+    "PaddleOCRVLForConditionalGeneration", "Phi4MMForCausalLM", "RobertaForSequenceClassification", "RobertaModel",
+    "SmolVLMForConditionalGeneration", "WhisperForConditionalGeneration", "XLMRobertaForSequenceClassification",
+    "XLMRobertaModel", "Zamba2ForCausalLM",
+})  # fmt: skip
 
 
 def _check_numbers(flags: EngineFlags) -> None:
@@ -98,6 +120,9 @@ def _check_parallel(flags: EngineFlags, model: ModelFacts) -> None:
             f"{fitting} fit."
         )
         raise PlanError("tensor_parallel_size", tp, text)
+    if pp > 1 and model.architecture in _WITHOUT_PIPELINE:
+        text = f"Pipeline parallelism is not supported for {model.architecture}; use tensor_parallel_size instead."
+        raise PlanError("pipeline_parallel_size", pp, text)
     if pp > len(model.layers):
         text = f"pipeline_parallel_size {pp} is more than the model's {len(model.layers)} layers; a stage needs one."
         raise PlanError("pipeline_parallel_size", pp, text)

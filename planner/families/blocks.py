@@ -193,6 +193,9 @@ def layer_norms(hidden_size: int, *names: str, has_bias: bool = False) -> tuple[
     return tuple(tensor for name in names for tensor in norm(name, hidden_size, has_bias=has_bias))
 
 
+NO_CACHE = Cache(kind="encoder_only")  # attention over the whole input at once
+
+
 def kv_cache(shape: AttentionShape, sliding_window: int | None = None) -> Cache:
     """The layer's cache: full attention, or a sliding window of that many tokens."""
     return Cache(

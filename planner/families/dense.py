@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.config_view import ConfigView
+from planner.facts import PlanError
 from planner.families import Builder, Built, FamilyInput
 from planner.families.blocks import gated_mlp, plain_mlp
 from planner.families.dense_classic import CLASSIC_BUILDERS
@@ -13,7 +14,6 @@ from planner.families.dense_style import (
     Windows,
     layer_windows,
     on_every_stage,
-    on_transformers,
     styled,
 )
 from planner.families.rope import rope_cache, rope_parameters
@@ -41,7 +41,16 @@ def _qwen3(text: ConfigView, style: Style) -> Style:
 def _qwen_windows(text: ConfigView) -> Windows:
     """A window on all layers or on none: `use_sliding_window` decides, and vLLM refuses a mixture."""
     window = text.optional_integer("sliding_window") if text.flag("use_sliding_window", default=False) else None
-    return (window or None,) * text.integer("num_hidden_layers")
+    num_layers = text.integer("num_hidden_layers")
+    num_full = min(text.integer("max_window_layers", default=num_layers, least=0), num_layers)
+    if window and 0 < num_full < num_layers:
+        raise PlanError(
+            "max_window_layers",
+            num_full,
+            f"Sliding window for some but all layers is not supported: max_window_layers is {num_full}, the model has "
+            f"{num_layers} layers; set use_sliding_window to false in config.json.",
+        )
+    return (window or None,) * num_layers
 
 
 def _qwen_rope(text: ConfigView, head_size: int) -> tuple[Buffer, ...]:
@@ -65,32 +74,29 @@ def _phi3(text: ConfigView, style: Style) -> Style:
 
 def _seed_oss(text: ConfigView, style: Style) -> Style:
     bias = text.flag("attention_out_bias", default=False)
-    return on_transformers(replace(style, shape=replace(style.shape, output_bias=bias)))
+    return replace(style, shape=replace(style.shape, output_bias=bias))
 
 
 def _smollm3(text: ConfigView, style: Style) -> Style:
     windows = style.windows if text.flag("use_sliding_window", default=False) else (None,) * len(style.windows)
-    return on_transformers(replace(style, windows=windows))
-
-
-def _plain_transformers(text: ConfigView, style: Style) -> Style:
-    del text
-    return on_transformers(style)
+    return replace(style, windows=windows)
 
 
 def _olmo1(text: ConfigView, style: Style) -> Style:
     del text
-    return on_transformers(replace(style, has_norm_weight=False))
+    return replace(style, has_norm_weight=False)
 
 
 def _olmo2(text: ConfigView, style: Style) -> Style:
     del text
     norms = ("post_attention_layernorm", "post_feedforward_layernorm")
-    return on_transformers(replace(style, shape=replace(style.shape, qk_norm="full"), norms=norms))
+    return replace(style, shape=replace(style.shape, qk_norm="full"), norms=norms)
 
 
 def _olmo3(text: ConfigView, style: Style) -> Style:
-    return replace(_olmo2(text, style), windows=_patterned_windows(text, 4))
+    """OLMo 2 with local layers, whose rotary cache is one of its own."""
+    own = tuple(replace(cache, repeat=2) for cache in style.rope)
+    return replace(_olmo2(text, style), windows=_patterned_windows(text, 4), rope=own)
 
 
 def _patterned_windows(text: ConfigView, default_pattern: int) -> Windows:
@@ -107,7 +113,7 @@ def _patterned_windows(text: ConfigView, default_pattern: int) -> Windows:
 
 
 def _arcee(text: ConfigView, style: Style) -> Style:
-    return on_transformers(replace(style, mlp=_up_down(text, style, has_bias=text.flag("mlp_bias", default=False))))
+    return replace(style, mlp=_up_down(text, style, has_bias=text.flag("mlp_bias", default=False)))
 
 
 def _up_down(text: ConfigView, style: Style, *, has_bias: bool) -> tuple[Linear, Linear]:
@@ -121,8 +127,7 @@ def _jais2(text: ConfigView, style: Style) -> Style:
 def _glm(text: ConfigView, style: Style) -> Style:
     """GLM-4-9B in transformers' own class: fused gate and up in the checkpoint, half of each head rotated."""
     mlp = gated_mlp(style.shape.hidden_size, _width(text), names=("gate_up_proj", "gate_up_proj", "down_proj"))
-    style = replace(style, mlp=mlp, shape=replace(style.shape, output_bias=False), rope=_half_rope(text, style))
-    return on_transformers(style)
+    return replace(style, mlp=mlp, shape=replace(style.shape, output_bias=False), rope=_half_rope(text, style))
 
 
 def _half_rope(text: ConfigView, style: Style) -> tuple[Buffer, ...]:
@@ -241,7 +246,7 @@ def _apertus(text: ConfigView, style: Style) -> Style:
 
 def _hunyuan(text: ConfigView, style: Style) -> Style:
     del text
-    return on_transformers(replace(style, shape=replace(style.shape, qk_norm="head")))
+    return replace(style, shape=replace(style.shape, qk_norm="head"))
 
 
 def _hyperclovax(text: ConfigView, style: Style) -> Style:
@@ -289,6 +294,8 @@ def _with_score(builder: Builder) -> Builder:
 
 
 _QWEN2, _QWEN3 = styled(_qwen2), styled(_qwen3)
+# `transformers_since`: the class of its own is there in 0.23 and gone in 0.27 (24), there in 0.27 and gone in 0.31 (28), there
+# in 0.31 and gone in 0.32 (32), or there never was one (0).
 _LLAMAS = (
     "LlamaForCausalLM",
     "LLaMAForCausalLM",
@@ -311,16 +318,16 @@ BUILDERS: dict[str, Builder] = {
     "MiMoForCausalLM": _QWEN2,
     "Qwen3ForCausalLM": _QWEN3,
     "Phi3ForCausalLM": styled(_phi3),
-    "SeedOssForCausalLM": styled(_seed_oss),
-    "SmolLM3ForCausalLM": styled(_smollm3),
-    "CwmForCausalLM": styled(_plain_transformers),
-    "NanbeigeForCausalLM": styled(_plain_transformers),
-    "OlmoForCausalLM": styled(_olmo1),
-    "Olmo2ForCausalLM": styled(_olmo2),
-    "Olmo3ForCausalLM": styled(_olmo3),
-    "ArceeForCausalLM": styled(_arcee),
-    "Jais2ForCausalLM": styled(_jais2),
-    "GlmForCausalLM": styled(_glm),
+    "SeedOssForCausalLM": styled(_seed_oss, transformers_since=32),
+    "SmolLM3ForCausalLM": styled(_smollm3, transformers_since=0),
+    "CwmForCausalLM": styled(transformers_since=0),
+    "NanbeigeForCausalLM": styled(transformers_since=0),
+    "OlmoForCausalLM": styled(_olmo1, transformers_since=24),
+    "Olmo2ForCausalLM": styled(_olmo2, transformers_since=24),
+    "Olmo3ForCausalLM": styled(_olmo3, transformers_since=24),
+    "ArceeForCausalLM": styled(_arcee, transformers_since=32),
+    "Jais2ForCausalLM": styled(_jais2, transformers_since=0),
+    "GlmForCausalLM": styled(_glm, transformers_since=32),
     "Glm4ForCausalLM": styled(_glm4),
     "CohereForCausalLM": styled(_cohere),
     "Cohere2ForCausalLM": styled(_cohere2),
@@ -336,7 +343,7 @@ BUILDERS: dict[str, Builder] = {
     "Ernie4_5ForCausalLM": styled(_ernie45),
     "TeleChat2ForCausalLM": styled(_telechat2),
     "ApertusForCausalLM": styled(_apertus),
-    "HunYuanDenseV1ForCausalLM": styled(_hunyuan),
+    "HunYuanDenseV1ForCausalLM": styled(_hunyuan, transformers_since=28),
     "HyperCLOVAXForCausalLM": styled(_hyperclovax),
     "BaichuanForCausalLM": styled(_baichuan),
     "BaiChuanForCausalLM": styled(_baichuan),

@@ -9,6 +9,7 @@ from typing import Literal
 from planner.config_view import ConfigView
 from planner.families import Builder, Built, FamilyInput
 from planner.families.blocks import (
+    NO_CACHE,
     AttentionShape,
     Vocabulary,
     attention,
@@ -50,6 +51,7 @@ class Style:
     rope: tuple[Buffer, ...] = ()
     extra: tuple[Module, ...] = ()
     parts: tuple[Part, ...] = ()
+    is_causal: bool = True  # false: an embedding model that attends both ways and keeps nothing
 
 
 Restyle = Callable[[ConfigView, Style], Style]
@@ -79,6 +81,7 @@ def llama_style(text: ConfigView) -> Style:
         vocabulary=vocabulary(text, ties=text.flag("tie_word_embeddings", default=False)),
         rope=(rope_cache(text, shape.head_size),),
         windows=layer_windows(text, text.integer("num_hidden_layers")),
+        is_causal=text.flag("is_causal", default=True),
     )
 
 
@@ -94,21 +97,24 @@ def build_style(style: Style) -> Built:
         *style.extra,
         *style.rope,
     )
-    layers = build_layers(
-        len(style.windows), style.layers, lambda index: (modules, (kv_cache(style.shape, style.windows[index]),))
-    )
+    caches = [kv_cache(style.shape, window) if style.is_causal else NO_CACHE for window in style.windows]
+    layers = build_layers(len(caches), style.layers, lambda index: (modules, (caches[index],)))
     stage: Literal["every", "last"] = "every" if style.final_norm_on_every_stage else "last"
     last_norm = final_norm(hidden, name=style.final_norm, has_bias=style.norm_bias, stage=stage)
     parts = (*style.vocabulary.parts(), *((last_norm,) if style.has_norm_weight else ()), *style.parts)
     return Built(layers=layers, parts=parts, ties_embeddings=style.vocabulary.ties)
 
 
-def styled(restyle: Restyle | None = None) -> Builder:
-    """A builder of the Llama style as `restyle` changes it."""
+def styled(restyle: Restyle | None = None, *, transformers_since: int | None = None) -> Builder:
+    """A builder of the Llama style as `restyle` changes it; from that release on the Transformers backend runs it."""
 
     def build(family: FamilyInput) -> Built:
         style = llama_style(family.text)
-        return build_style(style if restyle is None else restyle(family.text, style))
+        if restyle is not None:
+            style = restyle(family.text, style)
+        if transformers_since is not None and family.vllm_minor >= transformers_since:
+            style = on_transformers(style)
+        return build_style(style)
 
     return build
 
@@ -120,9 +126,8 @@ def on_every_stage(style: Style) -> Style:
 
 
 def on_transformers(style: Style) -> Style:
-    """The style of a class that runs on the Transformers backend: inverse frequencies in place of a rotary cache."""
-    sizes = sorted({buffer.shape[1] for buffer in style.rope})
-    return replace(style, rope=tuple(inverse_frequencies(size) for size in sizes))
+    """The style of a class on the Transformers backend: two vectors of inverse frequencies in place of each rotary cache."""
+    return replace(style, rope=tuple(inverse_frequencies(cache.shape[1], 2 * cache.repeat) for cache in style.rope))
 
 
 def positions(name: str, num_rows: int, dim: int) -> Part:

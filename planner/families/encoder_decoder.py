@@ -11,6 +11,7 @@ from planner.config_view import ConfigView
 from planner.families import Builder, Built, FamilyInput
 from planner.families.audio_models import whisper_encoder
 from planner.families.blocks import (
+    NO_CACHE,
     AttentionShape,
     attention,
     attention_scales,
@@ -105,8 +106,6 @@ def _whisper_facts(view: ConfigView, hidden: int, positions: int) -> EncoderFact
 
 # Encoders alone: attention over the whole input, no cache.
 
-_NO_CACHE = Cache(kind="encoder_only")
-
 
 def _encoder_shape(view: ConfigView, *, bias: bool) -> AttentionShape:
     hidden, heads = view.integer("hidden_size"), view.integer("num_attention_heads")
@@ -144,7 +143,7 @@ def build_bert(given: FamilyInput) -> Built:
         Buffer(name="position_ids", shape=(1, positions), dtype="int64"),
     )
     return Built(
-        layers=build_layers(view.integer("num_hidden_layers"), "encoder.layer", lambda _: (modules, (_NO_CACHE,))),
+        layers=build_layers(view.integer("num_hidden_layers"), "encoder.layer", lambda _: (modules, (NO_CACHE,))),
         parts=(Part(prefix="embeddings", stage="every", modules=tables),),
     )
 
@@ -188,7 +187,7 @@ def build_modernbert(given: FamilyInput) -> Built:
         layers=build_layers(
             view.integer("num_hidden_layers"),
             "layers",
-            lambda index: ((*block, *(entry if index else ())), (_NO_CACHE,)),
+            lambda index: ((*block, *(entry if index else ())), (NO_CACHE,)),
         ),
         parts=parts,
         intermediate_size=wide,

@@ -13,6 +13,7 @@ from planner.config_view import ConfigView
 from planner.facts import PlanError
 from planner.families import Builder, Built, FamilyInput
 from planner.families.blocks import (
+    NO_CACHE,
     AttentionShape,
     attention,
     attention_scales,
@@ -110,7 +111,7 @@ def _gemma3_rope(text: ConfigView, kind: str) -> Mapping[str, Any]:
     return rope_parameters(text) if kind == _FULL else {"rope_type": "default"}
 
 
-def _gemma3(family: FamilyInput) -> Built:
+def _gemma3(family: FamilyInput, *, is_causal: bool = True) -> Built:
     text = family.text
     bias = text.flag("attention_bias", default=False)
     shape = attention_shape(text, qkv_bias=bias, output_bias=bias, qk_norm="head")
@@ -124,9 +125,15 @@ def _gemma3(family: FamilyInput) -> Built:
             *layer_norms(shape.hidden_size, *_FOUR_NORMS),
             _named_rope(text, kind, shape.head_size, _gemma3_rope(text, kind)),
         )
-        return modules, (_windowed(text, shape, kind),)
+        return modules, (_windowed(text, shape, kind) if is_causal else NO_CACHE,)
 
     return _whole(text, build_layers(len(kinds), "model.layers", layer), ties=_ties(text))
+
+
+def _gemma3_text(family: FamilyInput) -> Built:
+    """EmbeddingGemma: no cache where its config says that attention goes both ways."""
+    goes_both_ways = family.text.flag("use_bidirectional_attention", default=False)
+    return _gemma3(family, is_causal=not goes_both_ways)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,7 +332,7 @@ BUILDERS: dict[str, Builder] = {
     "Gemma2ForCausalLM": _gemma2,
     "Gemma2Model": _gemma2,
     "Gemma3ForCausalLM": _gemma3,
-    "Gemma3TextModel": _gemma3,
+    "Gemma3TextModel": _gemma3_text,
     "Gemma3nForCausalLM": _gemma3n,
     "Gemma4ForCausalLM": _gemma4,
 }
