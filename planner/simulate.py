@@ -46,7 +46,12 @@ class SimulationResult:
 def simulate(
     config: SimulatorConfig, requests: Items[SimulatedRequest], options: SimulationOptions = DEFAULT_OPTIONS
 ) -> SimulationResult:
-    """The timeline and summary of `requests` served under `config`; equal inputs give equal results."""
+    """The timeline and summary of `requests` served under `config`; equal inputs give equal results.
+
+    A bigger pool does not always preempt less: admission looks only at the tokens known so far, so one block more
+    can let a request in that its own growth then pushes out (tests/property/test_blocks.py holds a case of three
+    requests). Nor does prefix reuse always lower the peak: where requests wait, it lets more of them in at once.
+    """
     recorder = Recorder()
     simulation = Simulation(config, requests, options, journal=recorder)
     recorder.begin(simulation.scheduler, simulation.sequences)
