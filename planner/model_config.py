@@ -195,17 +195,26 @@ def _architecture(read: _Read) -> str:
 
 
 def _build(family: FamilyInput, documents: ModelDocuments) -> tuple[Built, tuple[Finding, ...]]:
-    layers = family.text.optional_integer("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-    if layers is not None and layers > MOST_LAYERS:
-        raise PlanError(
-            "num_hidden_layers", layers, f"config.json: num_hidden_layers {layers} is more than any model has."
-        )
+    _check_counts(family.root.values, "")
     builder = builder_for(family.architecture)
     if builder is not None:
         return builder(family), ()
     if documents.tensors:
         return from_headers.build(family, documents.tensors)
     return generic.build(family)
+
+
+_COUNTED = ("layers", "depth", "num_inputs", "num_stages")  # what the names of counts that builders loop over end in
+
+
+def _check_counts(section: Mapping[str, Any], path: str) -> None:
+    """Refuse a count of layers that no model has, before a builder makes that many."""
+    for key, value in section.items():
+        if isinstance(value, dict):
+            _check_counts(value, f"{path}{key}.")
+        elif isinstance(value, int | float) and key.endswith(_COUNTED) and value > MOST_LAYERS:
+            field = f"{path}{key}"
+            raise PlanError(field, value, f"config.json: {field} {value:.6g} is more than any model has; check the file.")
 
 
 def _widest(built: Built, text: ConfigView) -> int:

@@ -37,7 +37,8 @@ def texts(settings: Settings, *keys: str) -> tuple[str, ...]:
         value = settings.get(key)
         if not value:
             continue
-        flat = [inner for item in value for inner in (item if isinstance(item, list) else [item])]
+        items = value if isinstance(value, list) else [value]
+        flat = [inner for item in items for inner in (item if isinstance(item, list) else [item])]
         if not isinstance(value, list) or not all(isinstance(item, str) for item in flat):
             raise _bad(key, value, "a list of module names")
         return tuple(flat)

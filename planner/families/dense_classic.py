@@ -19,11 +19,16 @@ from planner.families.blocks import (
 )
 from planner.families.dense_style import Style, build_style, layer_windows, on_every_stage, on_transformers, positions
 from planner.families.rope import rope_cache, rope_parameters
-from planner.inventory import Module, Part
+from planner.inventory import Buffer, Module, Part
 
 
 def _none(text: ConfigView) -> tuple[int | None, ...]:
     return (None,) * text.integer("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+
+
+def _moved(family: FamilyInput, style: Style, since: int) -> Style:
+    """The style, on the Transformers backend from that release on."""
+    return on_transformers(style) if family.vllm_minor >= since else style
 
 
 def _table(
@@ -65,15 +70,22 @@ def _gpt2(family: FamilyInput) -> Built:
 
 
 def _gpt_bigcode(family: FamilyInput) -> Built:
-    """StarCoder: GPT-2 with one KV head."""
+    """StarCoder: GPT-2 with one KV head; since 0.24 on the Transformers backend, with a mask and an undivided MLP."""
     text = family.text
     hidden = text.integer("n_embd", "hidden_size")
     heads = 1 if text.flag("multi_query", default=True) else text.integer("n_head", "num_attention_heads")
+    num_positions = text.integer("n_positions", "max_position_embeddings")
+    mlp = plain_mlp(
+        hidden, text.integer("n_inner", default=4 * hidden), up="mlp.c_fc", down="mlp.c_proj", has_bias=True
+    )
+    parts = [positions("transformer.wpe", num_positions, hidden)]
+    if family.vllm_minor >= 24:
+        mlp = (replace(mlp[0], parallel="replicated"), replace(mlp[1], parallel="replicated"))
+        mask = Buffer(name="bias", shape=(num_positions, num_positions), dtype="bool")
+        parts.append(Part(prefix="transformer", stage="every", modules=(mask,)))
     style = Style(
         shape=attention_shape(text, qkv_bias=True, output_bias=True, num_kv_heads=heads),
-        mlp=plain_mlp(
-            hidden, text.integer("n_inner", default=4 * hidden), up="mlp.c_fc", down="mlp.c_proj", has_bias=True
-        ),
+        mlp=mlp,
         norms=("ln_1", "ln_2"),
         norm_bias=True,
         vocabulary=replace(
@@ -86,7 +98,7 @@ def _gpt_bigcode(family: FamilyInput) -> Built:
         fused_qkv="c_attn",
         output="c_proj",
         windows=_none(text),
-        parts=(positions("transformer.wpe", text.integer("n_positions", "max_position_embeddings"), hidden),),
+        parts=tuple(parts),
     )
     return build_style(style)
 
@@ -143,7 +155,7 @@ def _gpt_neox(family: FamilyInput) -> Built:
         rope=(rope_cache(text, shape.head_size, settings=settings),),
         windows=_none(text),
     )
-    return build_style(on_transformers(style))
+    return build_style(_moved(family, style, 32))
 
 
 def _opt(family: FamilyInput) -> Built:
@@ -357,7 +369,7 @@ def _phi(family: FamilyInput) -> Built:
         windows=_none(text),
         extra=norms,
     )
-    return build_style(on_transformers(style))
+    return build_style(_moved(family, style, 32))
 
 
 def _starcoder2(family: FamilyInput) -> Built:
@@ -374,7 +386,7 @@ def _starcoder2(family: FamilyInput) -> Built:
         rope=(rope_cache(text, shape.head_size),),
         windows=layer_windows(text, text.integer("num_hidden_layers")),
     )
-    return build_style(on_transformers(style))
+    return build_style(_moved(family, style, 24))
 
 
 def _qwen1(family: FamilyInput) -> Built:

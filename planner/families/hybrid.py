@@ -310,7 +310,7 @@ def _lfm_mlp(hidden: int, width: int) -> tuple[Linear, ...]:
 def _lfm_kinds(view: ConfigView) -> list[str]:
     if view.has("layer_types"):
         return _kinds(view, "layer_types", ("full_attention", "conv"))
-    full = set(view.items("full_attn_idxs") or range(view.integer("num_hidden_layers")))
+    full = list(view.items("full_attn_idxs") or range(view.integer("num_hidden_layers")))
     return ["full_attention" if index in full else "conv" for index in range(view.integer("num_hidden_layers"))]
 
 
