@@ -123,7 +123,7 @@ def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
             vllm_minor=resolved.version.minor,
         ),
         has_custom_ops=flags.enforce_eager and resolved.gpu.capability is not None,
-        lora=LoraShape.of(flags),
+        lora=LoraShape.of(flags, model, resolved.version),
         towers=tower_rule(model, resolved, pp_rank),
         draft=drafts.speculation(model, resolved) if pp_rank == resolved.pp - 1 else drafts.NONE,
         offload_bytes=int(flags.cpu_offload_gb * GIB),
@@ -359,7 +359,8 @@ def _added_while_loading(module: Module, form: Format, model: ModelFacts, questi
         )
     if isinstance(module, Experts) and (grown := expert_growth(form, local_experts(module, question.split))):
         added += (grown,)
-    if question.lora is not None and isinstance(module, Linear | Experts) and module.role not in _ENCODER_ROLES:
+    is_tower = module.role in _ENCODER_ROLES if not isinstance(module, Buffer) else True
+    if question.lora is not None and isinstance(module, Linear | Experts | Embedding) and not is_tower:
         added += lora_tensors(module, question.lora, question.split, _width(question.dtype))
     return added
 
