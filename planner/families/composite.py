@@ -97,6 +97,10 @@ def text_model(given: FamilyInput, *, architecture: str | None = None, text: Con
     view = _with_own_tie(given, given.text if text is None else text)
     name = architecture or text_class(view)
     builder = builder_for(name)
+    if builder is not None and builder is builder_for(given.architecture):
+        raise PlanError(
+            "text_config", None, "config.json has no text_config; the language model cannot be sized without it."
+        )
     if builder is None:
         raise PlanError(
             "architectures", name, f"The language model {name} is not known; its text part cannot be sized."

@@ -16,7 +16,7 @@ from planner.families.vision_towers import intern_hf_tower, intern_tower, patch_
 def build_internvl(given: FamilyInput) -> Built:
     """InternVL in the form of its own repositories (InternVLChatModel)."""
     vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
-    shuffle = given.root.number("downsample_ratio", 0.5)
+    shuffle = _shuffle(given)
     width = int(vision.integer("hidden_size") / shuffle**2)
     projector = (
         *norm("0", width, has_bias=True),
@@ -35,6 +35,16 @@ def build_internvl(given: FamilyInput) -> Built:
     return assemble(given, renamed(text_model(given), "model.", "language_model.model."), towers)
 
 
+def _shuffle(given: FamilyInput) -> float:
+    """The share of patches a side that is left after shuffling pixels into channels."""
+    ratio = given.root.number("downsample_ratio", 0.5)
+    if not 0 < ratio <= 1:
+        raise PlanError(
+            "downsample_ratio", ratio, f"config.json: downsample_ratio is {ratio}, but a share above 0 is needed."
+        )
+    return ratio
+
+
 def _select_layer(given: FamilyInput) -> int:
     value = given.root.values.get("select_layer", -1)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -47,7 +57,7 @@ def _select_layer(given: FamilyInput) -> int:
 def build_internvl_hf(given: FamilyInput) -> Built:
     """InternVL and Intern-S1 in Hugging Face's form."""
     vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
-    shuffle = given.root.number("downsample_ratio", 0.5)
+    shuffle = _shuffle(given)
     width = int(vision.integer("hidden_size") / shuffle**2)
     projector = (
         *norm("layer_norm", width, has_bias=True),

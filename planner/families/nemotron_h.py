@@ -88,6 +88,10 @@ class _Reader:
         if not isinstance(sizes, list):
             return self.view.integer("intermediate_size")
         place = 0 if len(sizes) == 1 else self.pattern()[: index + 1].count("-") - 1
+        if not 0 <= place < len(sizes):
+            raise PlanError(
+                "intermediate_size", sizes, "config.json: intermediate_size must list one width for each MLP layer."
+            )
         return ConfigView({"intermediate_size": sizes[place]}).integer("intermediate_size")
 
     def experts(self) -> tuple[Module, ...]:
