@@ -35,7 +35,9 @@ def test_a_cold_deep_link_opens_inside_the_frame(open_page) -> None:
 def test_from_a_pasted_command_to_a_link_in_a_second_browser(open_page) -> None:
     page = open_page()
     page.get_by_text("Paste a command or an error").click()
-    page.get_by_role("textbox", name="vllm serve, docker run").fill("vllm serve Qwen/Qwen3-32B -tp 2 --max-model-len 32768 --bogus 1")
+    page.get_by_role("textbox", name="vllm serve, docker run").fill(
+        "vllm serve Qwen/Qwen3-32B -tp 2 --max-model-len 32768 --bogus 1"
+    )
     page.get_by_role("button", name="Read it").click()
     heading(page, "vLLM will start")
     expect(page.get_by_text("Requests of 32,768 tokens", exact=True)).to_be_visible()
