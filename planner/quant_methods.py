@@ -18,6 +18,7 @@ from planner.quant_formats import PLAIN, Format, fp8, int8, integer_groups, mx, 
 
 Names = tuple[str, ...]
 Settings = Mapping[str, Any]  # parsed JSON; every read below checks its type
+_LARGEST_SETTING = 2**20  # of bits and group sizes
 _SCALAR_BYTES = 2  # made in the default dtype while loading, which is the model's
 
 
@@ -46,13 +47,14 @@ def texts(settings: Settings, *keys: str) -> tuple[str, ...]:
 
 
 def integer(settings: Settings, key: str, default: int) -> int:
-    """`key` as a whole number."""
+    """`key` as a whole number above nought; a group size may be -1, which means one group over the input."""
     value = settings.get(key)
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 2**20:
-        raise _bad(key, value, "a whole number")
-    return value
+    is_whole = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST_SETTING
+    if is_whole or (value == -1 and "group" in key):
+        return int(value)
+    raise _bad(key, value, "a whole number above nought")
 
 
 def _bad(key: str, value: object, allowed: str) -> PlanError:

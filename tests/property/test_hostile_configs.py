@@ -1,0 +1,80 @@
+"""Whatever stands in a config.json, reading and sizing it ends in facts or in one `PlanError`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from factories import CATALOGUE, make_documents, make_resolved
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from planner.facts import PlanError
+from planner.model_config import read_model
+from planner.weights import rank_weights
+
+MODELS = sorted(CATALOGUE.glob("*.json"))
+NONSENSE = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from([0, -1, 1, 2, 3, 7, 10**9, 10**30, 0.5, -2.5, 1e308, float("nan"), float("inf")]),
+    st.sampled_from(["", "32", "auto", "yarn", "fp8", "re:(", "Linear", "model.layers.0"]),
+    st.lists(st.sampled_from([0, 1, "full_attention", None, {}]), max_size=3),
+    st.dictionaries(st.sampled_from(["rope_type", "factor", "quant_method", "bits", "x"]), st.just(0), max_size=2),
+)
+
+
+def _config(path: Path) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")).get("config") or {}
+    return config
+
+
+def _paths(value: Any, prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    if not isinstance(value, dict):
+        return [prefix]
+    return [prefix, *(path for key, inner in value.items() for path in _paths(inner, (*prefix, key)))]
+
+
+def _replaced(config: dict[str, Any], path: tuple[str, ...], value: Any, *, drop: bool) -> dict[str, Any]:
+    copy: dict[str, Any] = json.loads(json.dumps(config))
+    here = copy
+    for key in path[:-1]:
+        here = here[key]
+    here[path[-1]] = value
+    if drop:
+        del here[path[-1]]
+    return copy
+
+
+@st.composite
+def _broken_configs(draw: st.DrawFn) -> dict[str, Any]:
+    config = _config(draw(st.sampled_from(MODELS)))
+    for _ in range(draw(st.integers(1, 2))):
+        path = draw(st.sampled_from([path for path in _paths(config) if path] or [("model_type",)]))
+        config = _replaced(config, path, draw(NONSENSE), drop=draw(st.booleans()))
+    return config
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(config=_broken_configs(), tp=st.sampled_from([1, 2, 3, 8]))
+def test_a_broken_config_is_sized_or_refused_in_one_sentence(config: dict[str, Any], tp: int) -> None:
+    try:
+        model = read_model(make_documents(config))
+        weights = rank_weights(model, make_resolved(tp=tp), 0)
+    except PlanError as error:
+        assert error.field
+        assert "\n" not in str(error)
+    else:
+        assert 0 <= weights.load.low_bytes <= weights.load.best_bytes <= weights.load.high_bytes
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.one_of(st.text(max_size=40), st.sampled_from(["[" * 100_000, "{}", "[]", "1", "null", '{"a":' * 9_000])))
+def test_a_text_that_is_no_config_is_refused_in_one_sentence(text: str) -> None:
+    try:
+        read_model(make_documents({}, config_json=text))
+    except PlanError as error:
+        assert "\n" not in str(error)
+    else:
+        raise AssertionError(text)
