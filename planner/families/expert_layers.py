@@ -28,6 +28,7 @@ class ExpertBlock:
     has_shared_gate: bool = False
     has_shared_bias: bool = False
     is_shared_whole_in_sequence_parallel: bool = False
+    quantizes_router: bool = False  # Qwen3-MoE's and LFM2-MoE's; the other classes give theirs no quantisation config
 
     def modules(self, hidden_size: int) -> tuple[Module, ...]:
         """Router, score bias, routed experts and shared experts for hidden states of `hidden_size`."""
@@ -57,7 +58,7 @@ class ExpertBlock:
             parallel="replicated",
             prefixes=(f"{self.prefix}.{name}",),
             has_bias=self.has_router_bias and name == self.router_name,
-            quantizable=False,  # vLLM gives routers no quantisation config
+            quantizable=self.quantizes_router and name == self.router_name,
             dtype=dtype,
         )
 

@@ -354,6 +354,7 @@ def _lfm_experts(view: ConfigView) -> tuple[Module, ...]:
         top_k=view.integer("num_experts_per_tok"),
         prefix="feed_forward",
         score_bias_name="expert_bias" if view.flag("use_expert_bias", True) else None,
+        quantizes_router=True,
     )
     return block.modules(view.integer("hidden_size"))
 

@@ -34,7 +34,7 @@ def _mixtral(given: FamilyInput) -> Built:
 
 
 def _sparse_steps(text: ConfigView) -> Callable[[int], bool]:
-    dense_layers = set(text.items("mlp_only_layers") or [])
+    dense_layers = list(text.items("mlp_only_layers") or [])
     step = text.integer("decoder_sparse_step", default=1)
     return lambda index: index not in dense_layers and (index + 1) % step == 0
 
@@ -62,7 +62,7 @@ def _qwen2_moe(given: FamilyInput) -> Built:
 def qwen3_moe_design(text: ConfigView) -> MoeDesign:
     """The language part of Qwen3-MoE, also inside Qwen3-VL-MoE and Qwen3-Omni."""
     shape = attention_shape(text, qkv_bias=text.flag("attention_bias", default=False), qk_norm="head")
-    design = moe_design(text, shape, _qwen_experts(text, is_always_gated=False))
+    design = moe_design(text, shape, replace(_qwen_experts(text, is_always_gated=False), quantizes_router=True))
     return replace(design, is_sparse=_sparse_steps(text), is_on_every_stage=True)
 
 

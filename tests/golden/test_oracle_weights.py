@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import documents_for, make_gpu, make_resolved, shared_file
+from factories import documents_for, make_documents, make_gpu, make_resolved, shared_file
 
 from planner.families import builder_for
 from planner.inventory import ModelFacts
@@ -86,3 +86,43 @@ def test_weights_equal_those_vllm_builds(row: dict[str, Any], capability: tuple[
     expected = row["alloc_estimate_bytes"]["default"] + row["post_load"]["mla_absorbed_bytes"]
     expected += 8192 * model.text_config.get("index_topk", 0) * 4  # sparse attention's table is no registered buffer
     assert weights.load.best_bytes == pytest.approx(expected, rel=1e-6)
+
+
+_PACKED = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": True, "dynamic": False}
+_TOKENS = {"num_bits": 8, "strategy": "token", "symmetric": True, "dynamic": True}
+_CHANNELS = {"num_bits": 8, "strategy": "channel", "symmetric": True, "dynamic": False}
+
+
+def _compressed(weights: dict[str, Any], inputs: dict[str, Any] | None, form: str) -> dict[str, Any]:
+    group = {"targets": ["Linear"], "weights": weights, "input_activations": inputs}
+    return {"quant_method": "compressed-tensors", "format": form, "ignore": ["lm_head"], "config_groups": {"g": group}}
+
+
+SYNTHETIC = {
+    "CT-fp8dyn": _compressed(_CHANNELS | {"type": "float"}, _TOKENS | {"type": "float"}, "float-quantized"),
+    "CT-w8a8": _compressed(_CHANNELS | {"type": "int"}, _TOKENS | {"type": "int"}, "int-quantized"),
+    "CT-w4a16": _compressed(_PACKED, None, "pack-quantized"),
+    "AWQ": {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "version": "gemm"},
+    "GPTQ": {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True},
+}
+
+
+def _synthetic_rows() -> list[Any]:
+    rows = map(
+        json.loads, shared_file("groundtruth", "oracle_synthetic.jsonl").read_text(encoding="utf-8").splitlines()
+    )
+    return [pytest.param(row, id=f"{row['model_id']}-tp{row['tp']}") for row in rows if "total_param_bytes" in row]
+
+
+@pytest.mark.parametrize("row", _synthetic_rows())
+def test_a_quantisation_added_to_a_catalogue_model_is_sized_as_vllm_does(row: dict[str, Any]) -> None:
+    name = row["model_id"].removeprefix("synthetic/")
+    suffix = next(suffix for suffix in SYNTHETIC if name.endswith(suffix))
+    base = name.removesuffix(f"-{suffix}")
+    path = next(path for path in sorted(CATALOGUE.glob(f"*--{base}.json")))
+    config = json.loads(path.read_text(encoding="utf-8"))["config"] | {"quantization_config": SYNTHETIC[suffix]}
+    model = read_model(make_documents(config), vllm_minor=32)
+
+    weights = rank_weights(model, make_resolved(tp=row["tp"], version="0.32.0", dtype=row["dtype"]), 0)
+
+    assert weights.parameter_bytes == row["total_param_bytes"]
