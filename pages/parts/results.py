@@ -23,7 +23,10 @@ def verdict(plan: Plan) -> None:
     st.caption(words.plain(words.subject(plan)))
     st.header(f":{colour}[:material/{icon}:] {words.verdict(plan)}", anchor=False)
     st.markdown(words.plain(plan.reason))
-    _metrics(plan)
+    if plan.pool.groups:
+        _metrics(plan)
+    else:
+        st.caption("This model keeps no KV cache: requests are bounded by max\\_num\\_seqs alone.")
 
 
 def _metrics(plan: Plan) -> None:
@@ -143,14 +146,15 @@ def _chosen_rank(plan: Plan) -> RankPlan:
 def capacity(answered: Answer) -> None:
     """Blocks, bytes, groups, and how many requests run at the length that the reader expects."""
     plan, pool = answered.plan, answered.plan.pool
+    if not pool.groups:
+        return
     st.subheader("What the pool holds", anchor=False)
     left, right = st.columns([3, 2], gap="medium")
     with left:
         _table(tables.capacity_rows(plan), "Figures of the KV cache pool")
     with right:
         _mean_length(answered)
-    if pool.groups:
-        _table(tables.group_rows(pool), "KV cache groups")
+    _table(tables.group_rows(pool), "KV cache groups")
 
 
 def _mean_length(answered: Answer) -> None:
@@ -190,7 +194,7 @@ def what_ifs(answered: Answer) -> None:
 
 def by_length(answered: Answer) -> None:
     """How many requests run at once by their length."""
-    slices = state.cached_sweep(answered)
+    slices = state.cached_sweep(answered) if answered.plan.pool.groups else ()
     if not any(part.refusal is None for part in slices):
         return
     st.markdown("**Requests at once, by their length**")

@@ -29,18 +29,13 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
 ROLE_WORDS = {"mlp": "MLP", "head": "Output head", "mamba": "State-space layers", "draft": "Draft layers"}
 GROUP_WORDS = {
     "full": "Full attention",
-    "sliding": "Sliding window",
-    "chunked": "Chunked local attention",
     "mla": "Latent attention (MLA)",
-    "indexer": "Sparse-attention index",
-    "mamba1": "Mamba state",
-    "mamba2": "Mamba-2 state",
-    "mamba": "Recurrent state",
-    "gdn": "Gated delta-net state",
-    "kda": "Kimi delta state",
-    "linear_attention": "Linear-attention state",
-    "short_conv": "Short-convolution state",
+    "sliding": "Sliding window",
+    "sliding_mla": "Sliding window of latents",
+    "chunked": "Chunked local attention",
     "cross": "Cross-attention",
+    "ring": "Ring of a compressor",
+    "mamba": "Recurrent state",
 }
 
 

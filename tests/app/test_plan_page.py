@@ -385,3 +385,25 @@ def test_detection_fills_the_card_or_says_why_not(
 
     assert app.selectbox(key="plan_gpu").value == card
     assert any(sentence in caption.value.replace("\\", "") for caption in app.caption)
+
+
+def test_a_model_without_a_cache_says_so(open_plan, tmp_path: Path) -> None:
+    config = {
+        "architectures": ["BertModel"],
+        "model_type": "bert",
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "vocab_size": 30522,
+        "max_position_embeddings": 512,
+        "torch_dtype": "float32",
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    app = open_plan()
+    app.segmented_control(key="plan_source").set_value("File").run()
+
+    app.text_input(key="plan_path").set_value(str(tmp_path)).run()
+
+    assert not app.exception
+    assert "keeps no KV cache" in all_text(app)
