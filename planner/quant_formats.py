@@ -60,7 +60,6 @@ class Format:
     pad_intermediate: int = 1
     experts_have_bias: bool = False
     pad_columns_after_load: int = 1
-    is_assumed: bool = False
 
 
 PLAIN = Format()

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from planner.facts import Finding, PlanError
+from planner.facts import PlanError
 from planner.inventory import Embedding, Experts, Linear, ModelFacts, QuantFacts
 from planner.quant_compressed import CompressedTensors
 from planner.quant_formats import PLAIN, Format
+from planner.quant_integers import AutoRound, Awq, BitsAndBytes, Gguf, Gptq
 from planner.quant_methods import (
-    AutoRound,
-    Awq,
-    BitsAndBytes,
     DeepseekV4,
     FbgemmFp8,
     Fp8,
-    Gguf,
-    Gptq,
     KernelChoice,
     Method,
     Mxfp4,
@@ -109,21 +105,4 @@ def _checkpoint_method(facts: QuantFacts, kernels: KernelChoice) -> Method:
     return maker(facts, kernels)
 
 
-def quantization_findings(model: ModelFacts, vllm_minor: int) -> tuple[Finding, ...]:
-    """What the reader must know of the checkpoint's method under this release."""
-    facts = model.quantization
-    if facts is None:
-        return ()
-    findings = []
-    if facts.method in {"bitsandbytes", "gguf"} and vllm_minor >= 32:
-        text = f"vLLM 0.32 and newer refuse {facts.method} checkpoints without a plug-in; the sizes are those of older releases."
-        findings.append(Finding(code="quantization_removed", severity="refusal", text=text, field="quantization"))
-    if facts.method in {"gptq", "gptq_marlin"} and facts.settings.get("desc_act") is True and vllm_minor >= 32:
-        text = "vLLM 0.32 and newer refuse GPTQ checkpoints with desc_act true (activation order by group)."
-        findings.append(
-            Finding(code="quantization_removed", severity="refusal", text=text, field="quantization_config.desc_act")
-        )
-    return tuple(findings)
-
-
-__all__ = ["ONLINE_METHODS", "PLAIN", "KernelChoice", "Quantizer", "quantization_findings", "quantizer_for"]
+__all__ = ["ONLINE_METHODS", "PLAIN", "KernelChoice", "Quantizer", "quantizer_for"]

@@ -149,7 +149,7 @@ def replicated_linear(name: str, size_in: int, *sizes_out: int, role: Role, has_
     )
 
 
-def gated_mlp(
+def gated_mlp(  # noqa: PLR0913 - two sizes, then what is odd by keyword
     hidden_size: int,
     intermediate_size: int,
     *,
@@ -172,7 +172,7 @@ def gated_mlp(
     return fused, row_linear(f"{prefix}.{down}", intermediate_size, hidden_size, role=role, has_bias=has_bias)
 
 
-def plain_mlp(
+def plain_mlp(  # noqa: PLR0913 - two sizes, then what is odd by keyword
     hidden_size: int, intermediate_size: int, *, up: str, down: str, has_bias: bool, role: Role = "mlp"
 ) -> tuple[Linear, Linear]:
     """A column-parallel linear, an activation, a row-parallel linear. `up` and `down` are their whole names."""

@@ -9,6 +9,7 @@ from planner.facts import PlanError
 from planner.families import Builder, Built, FamilyInput
 from planner.families.blocks import gated_mlp, plain_mlp
 from planner.families.dense_classic import CLASSIC_BUILDERS
+from planner.families.dense_early import EARLY_BUILDERS
 from planner.families.dense_style import (
     Style,
     Windows,
@@ -313,6 +314,7 @@ _LLAMAS = (
 )
 BUILDERS: dict[str, Builder] = {
     **CLASSIC_BUILDERS,
+    **EARLY_BUILDERS,
     **dict.fromkeys(_LLAMAS, llama_like),
     "Qwen2ForCausalLM": _QWEN2,
     "MiMoForCausalLM": _QWEN2,

@@ -8,41 +8,24 @@ from planner.config_view import ConfigView
 from planner.families import Builder, Built, FamilyInput
 from planner.families.blocks import (
     AttentionShape,
-    Vocabulary,
     attention_shape,
-    gated_mlp,
     layer_norms,
     norm,
     plain_mlp,
     replicated_linear,
     vocabulary,
 )
-from planner.families.dense_style import Style, build_style, layer_windows, on_every_stage, on_transformers, positions
+from planner.families.dense_style import (
+    Style,
+    build_style,
+    moved,
+    no_windows,
+    on_every_stage,
+    own_table,
+    positions,
+)
 from planner.families.rope import rope_cache, rope_parameters
-from planner.inventory import Buffer, Module, Part
-
-
-def _none(text: ConfigView) -> tuple[int | None, ...]:
-    return (None,) * text.integer("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-
-
-def _moved(family: FamilyInput, style: Style, since: int) -> Style:
-    """The style, on the Transformers backend from that release on."""
-    return on_transformers(style) if family.vllm_minor >= since else style
-
-
-def _table(
-    text: ConfigView, embedding: str, head: str = "lm_head", *, ties: bool, head_bias: bool = False
-) -> Vocabulary:
-    return vocabulary(
-        text,
-        ties=text.flag("tie_word_embeddings", default=ties),
-        embedding=embedding,
-        head=head,
-        head_bias=head_bias,
-        embedding_on_every_stage=True,
-        head_on_every_stage=True,
-    )
+from planner.inventory import Buffer, Part
 
 
 def _gpt2(family: FamilyInput) -> Built:
@@ -55,7 +38,7 @@ def _gpt2(family: FamilyInput) -> Built:
         ),
         norms=("ln_1", "ln_2"),
         norm_bias=True,
-        vocabulary=_table(text, "transformer.wte", ties=True),
+        vocabulary=own_table(text, "transformer.wte", ties=True),
         final_norm="transformer.ln_f",
         final_norm_on_every_stage=True,
         layers="transformer.h",
@@ -63,7 +46,7 @@ def _gpt2(family: FamilyInput) -> Built:
         qkv=("c_attn",),
         fused_qkv="c_attn",
         output="c_proj",
-        windows=_none(text),
+        windows=no_windows(text),
         parts=(positions("transformer.wpe", text.integer("n_positions", "max_position_embeddings"), hidden),),
     )
     return build_style(style)
@@ -89,7 +72,7 @@ def _gpt_bigcode(family: FamilyInput) -> Built:
         norms=("ln_1", "ln_2"),
         norm_bias=True,
         vocabulary=replace(
-            _table(text, "transformer.wte", ties=True), embedding_on_every_stage=False, head_on_every_stage=False
+            own_table(text, "transformer.wte", ties=True), embedding_on_every_stage=False, head_on_every_stage=False
         ),
         final_norm="transformer.ln_f",
         layers="transformer.h",
@@ -97,7 +80,7 @@ def _gpt_bigcode(family: FamilyInput) -> Built:
         qkv=("c_attn",),
         fused_qkv="c_attn",
         output="c_proj",
-        windows=_none(text),
+        windows=no_windows(text),
         parts=tuple(parts),
     )
     return build_style(style)
@@ -115,14 +98,14 @@ def _gpt_j(family: FamilyInput) -> Built:
         ),
         norms=("ln_1",),
         norm_bias=True,
-        vocabulary=_table(text, "transformer.wte", ties=False, head_bias=True),
+        vocabulary=own_table(text, "transformer.wte", ties=False, head_bias=True),
         final_norm="transformer.ln_f",
         final_norm_on_every_stage=True,
         layers="transformer.h",
         attention_prefix="attn",
         output="out_proj",
         rope=(rope_cache(text, shape.head_size, settings=settings),),
-        windows=_none(text),
+        windows=no_windows(text),
     )
     return build_style(style)
 
@@ -153,9 +136,9 @@ def _gpt_neox(family: FamilyInput) -> Built:
         fused_qkv="query_key_value",
         output="dense",
         rope=(rope_cache(text, shape.head_size, settings=settings),),
-        windows=_none(text),
+        windows=no_windows(text),
     )
-    return build_style(_moved(family, style, 32))
+    return build_style(moved(family, style, 32))
 
 
 def _opt(family: FamilyInput) -> Built:
@@ -172,12 +155,12 @@ def _opt(family: FamilyInput) -> Built:
         norms=("self_attn_layer_norm", "final_layer_norm"),
         norm_bias=True,
         has_norm_weight=has_norms,
-        vocabulary=replace(_table(text, "model.decoder.embed_tokens", ties=True), dim=width),
+        vocabulary=replace(own_table(text, "model.decoder.embed_tokens", ties=True), dim=width),
         final_norm="model.decoder.final_layer_norm",
         final_norm_on_every_stage=True,
         layers="model.decoder.layers",
         output="out_proj",
-        windows=_none(text),
+        windows=no_windows(text),
         parts=(
             positions("model.decoder.embed_positions", text.integer("max_position_embeddings") + 2, hidden),
             *_opt_projections(hidden, width),
@@ -213,7 +196,7 @@ def _bloom(family: FamilyInput) -> Built:
         shape=attention_shape(text, qkv_bias=True, output_bias=True),
         mlp=plain_mlp(hidden, 4 * hidden, up="mlp.dense_h_to_4h", down="mlp.dense_4h_to_h", has_bias=True),
         norm_bias=True,
-        vocabulary=_table(text, "transformer.word_embeddings", ties=True),
+        vocabulary=own_table(text, "transformer.word_embeddings", ties=True),
         final_norm="transformer.ln_f",
         final_norm_on_every_stage=True,
         layers="transformer.h",
@@ -221,7 +204,7 @@ def _bloom(family: FamilyInput) -> Built:
         qkv=("query_key_value",),
         fused_qkv="query_key_value",
         output="dense",
-        windows=_none(text),
+        windows=no_windows(text),
         parts=(first_norm,),
     )
     return build_style(style)
@@ -258,7 +241,7 @@ def _falcon(family: FamilyInput) -> Built:
         mlp=plain_mlp(hidden, 4 * hidden, up="mlp.dense_h_to_4h", down="mlp.dense_4h_to_h", has_bias=bias),
         norms=_falcon_norms(text),
         norm_bias=True,
-        vocabulary=_table(text, "transformer.word_embeddings", ties=True),
+        vocabulary=own_table(text, "transformer.word_embeddings", ties=True),
         final_norm="transformer.ln_f",
         layers="transformer.h",
         attention_prefix="self_attention",
@@ -266,7 +249,7 @@ def _falcon(family: FamilyInput) -> Built:
         fused_qkv="query_key_value",
         output="dense",
         rope=() if text.flag("alibi", default=False) else (rope_cache(text, shape.head_size),),
-        windows=_none(text),
+        windows=no_windows(text),
     )
     return build_style(on_every_stage(style))
 
@@ -290,155 +273,17 @@ def _mpt(family: FamilyInput) -> Built:
         ),
         norms=("norm_1", "norm_2"),
         norm_bias=bias,
-        vocabulary=_table(text, "transformer.wte", ties=True),
+        vocabulary=own_table(text, "transformer.wte", ties=True),
         final_norm="transformer.norm_f",
         layers="transformer.blocks",
         attention_prefix="attn",
         qkv=("Wqkv",),
         fused_qkv="Wqkv",
         output="out_proj",
-        windows=_none(text),
+        windows=no_windows(text),
         extra=layer_norms(hidden, "attn.q_ln", "attn.k_ln", has_bias=bias)
         if inner.flag("qk_ln", default=False)
         else (),
-    )
-    return build_style(on_every_stage(style))
-
-
-def _chatglm(family: FamilyInput) -> Built:
-    text = family.text
-    hidden, heads = text.integer("hidden_size"), text.integer("num_attention_heads")
-    bias = text.flag("add_bias_linear", default=False)
-    is_grouped = text.flag("multi_query_attention", default=False)
-    shape = AttentionShape(
-        hidden_size=hidden,
-        num_heads=heads,
-        num_kv_heads=text.integer("multi_query_group_num", default=1) if is_grouped else heads,
-        head_size=hidden // heads,
-        qkv_bias=bias or text.flag("add_qkv_bias", default=False),
-        output_bias=bias,
-    )
-    rope = {"rope_type": "default", "partial_rotary_factor": 0.5}
-    names = ("dense_h_to_4h", "dense_h_to_4h", "dense_4h_to_h")
-    table = Vocabulary(
-        num_rows=text.integer("padded_vocab_size", "vocab_size"),
-        dim=hidden,
-        ties=text.flag("tie_word_embeddings", default=False),
-        embedding="transformer.embedding.word_embeddings",
-        head="transformer.output_layer",
-    )
-    style = Style(
-        shape=shape,
-        mlp=gated_mlp(hidden, text.integer("ffn_hidden_size"), has_bias=bias, names=names),
-        norm_bias=not text.flag("rmsnorm", default=True),
-        vocabulary=table,
-        final_norm="transformer.encoder.final_layernorm",
-        layers="transformer.encoder.layers",
-        attention_prefix="self_attention",
-        qkv=("query_key_value",),
-        fused_qkv="query_key_value",
-        output="dense",
-        rope=(rope_cache(text, shape.head_size, max_position=text.integer("seq_length", default=8192), settings=rope),),
-        windows=_none(text),
-    )
-    return build_style(on_every_stage(style))
-
-
-def _phi(family: FamilyInput) -> Built:
-    """Phi-1 and Phi-2: biases everywhere, one norm, attention and MLP in parallel."""
-    text = family.text
-    shape = attention_shape(text, qkv_bias=True, output_bias=True)
-    norms: tuple[Module, ...] = ()
-    if text.flag("qk_layernorm", default=False):
-        norms = tuple(
-            tensor
-            for name in ("self_attn.q_layernorm", "self_attn.k_layernorm")
-            for tensor in norm(name, shape.head_size, has_bias=True)
-        )
-    style = Style(
-        shape=shape,
-        mlp=plain_mlp(
-            shape.hidden_size, text.integer("intermediate_size"), up="mlp.fc1", down="mlp.fc2", has_bias=True
-        ),
-        norms=("input_layernorm",),
-        norm_bias=True,
-        vocabulary=vocabulary(text, ties=text.flag("tie_word_embeddings", default=False)),
-        final_norm="model.final_layernorm",
-        output="dense",
-        rope=(rope_cache(text, shape.head_size),),
-        windows=_none(text),
-        extra=norms,
-    )
-    return build_style(_moved(family, style, 32))
-
-
-def _starcoder2(family: FamilyInput) -> Built:
-    text = family.text
-    bias = text.flag("use_bias", default=True)
-    shape = attention_shape(text, qkv_bias=bias, output_bias=bias)
-    style = Style(
-        shape=shape,
-        mlp=plain_mlp(
-            shape.hidden_size, text.integer("intermediate_size"), up="mlp.c_fc", down="mlp.c_proj", has_bias=bias
-        ),
-        norm_bias=True,
-        vocabulary=vocabulary(text, ties=text.flag("tie_word_embeddings", default=True)),
-        rope=(rope_cache(text, shape.head_size),),
-        windows=layer_windows(text, text.integer("num_hidden_layers")),
-    )
-    return build_style(_moved(family, style, 24))
-
-
-def _qwen1(family: FamilyInput) -> Built:
-    """Qwen (first generation, removed with 0.24): half of intermediate_size for each of gate and up."""
-    text = family.text
-    hidden = text.integer("hidden_size")
-    shape = attention_shape(text, qkv_bias=True)
-    style = Style(
-        shape=shape,
-        mlp=gated_mlp(hidden, text.integer("intermediate_size") // 2, names=("w2", "w1", "c_proj")),
-        norms=("ln_1", "ln_2"),
-        vocabulary=_table(text, "transformer.wte", ties=False),
-        final_norm="transformer.ln_f",
-        layers="transformer.h",
-        attention_prefix="attn",
-        qkv=("c_attn",),
-        fused_qkv="c_attn",
-        output="c_proj",
-        rope=(rope_cache(text, shape.head_size, max_position=text.integer("max_position_embeddings", default=8192)),),
-        windows=_none(text),
-    )
-    return build_style(on_every_stage(style))
-
-
-def _persimmon(family: FamilyInput) -> Built:
-    text = family.text
-    shape = attention_shape(text, qkv_bias=True, output_bias=True)
-    settings = dict(rope_parameters(text))
-    settings.setdefault("partial_rotary_factor", 0.5)
-    norms = tuple(
-        tensor
-        for name in ("self_attn.q_layernorm", "self_attn.k_layernorm")
-        for tensor in norm(name, shape.head_size, has_bias=True)
-    )
-    style = Style(
-        shape=shape,
-        mlp=plain_mlp(
-            shape.hidden_size,
-            text.integer("intermediate_size"),
-            up="mlp.dense_h_to_4h",
-            down="mlp.dense_4h_to_h",
-            has_bias=True,
-        ),
-        norm_bias=True,
-        vocabulary=_table(text, "model.embed_tokens", ties=False),
-        final_norm="model.final_layernorm",
-        qkv=("query_key_value",),
-        fused_qkv="query_key_value",
-        output="dense",
-        rope=(rope_cache(text, shape.head_size, settings=settings),),
-        windows=_none(text),
-        extra=norms if text.flag("qk_layernorm", default=True) else (),
     )
     return build_style(on_every_stage(style))
 
@@ -454,10 +299,4 @@ CLASSIC_BUILDERS: dict[str, Builder] = {
     "RWForCausalLM": _falcon,
     "MPTForCausalLM": _mpt,
     "MptForCausalLM": _mpt,
-    "ChatGLMModel": _chatglm,
-    "ChatGLMForConditionalGeneration": _chatglm,
-    "PhiForCausalLM": _phi,
-    "Starcoder2ForCausalLM": _starcoder2,
-    "QWenLMHeadModel": _qwen1,
-    "PersimmonForCausalLM": _persimmon,
 }

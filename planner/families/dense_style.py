@@ -133,3 +133,28 @@ def on_transformers(style: Style) -> Style:
 def positions(name: str, num_rows: int, dim: int) -> Part:
     """Learned position embeddings, whole on every rank and every pipeline stage."""
     return Part(prefix="", stage="every", modules=(Tensor(name=name, role="embedding", shape=(num_rows, dim)),))
+
+
+def no_windows(text: ConfigView) -> Windows:
+    """No window on any layer."""
+    return (None,) * text.integer("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+
+
+def moved(family: FamilyInput, style: Style, since: int) -> Style:
+    """The style, on the Transformers backend from that release on."""
+    return on_transformers(style) if family.vllm_minor >= since else style
+
+
+def own_table(
+    text: ConfigView, embedding: str, head: str = "lm_head", *, ties: bool, head_bias: bool = False
+) -> Vocabulary:
+    """The tables of a class that builds both on every pipeline stage, under names of its own."""
+    return vocabulary(
+        text,
+        ties=text.flag("tie_word_embeddings", default=ties),
+        embedding=embedding,
+        head=head,
+        head_bias=head_bias,
+        embedding_on_every_stage=True,
+        head_on_every_stage=True,
+    )

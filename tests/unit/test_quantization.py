@@ -10,7 +10,8 @@ from planner.inventory import ModelFacts, QuantFacts
 from planner.model_config import read_model
 from planner.quant_compressed import CompressedTensors
 from planner.quant_formats import PLAIN, fp8, nvfp4
-from planner.quant_methods import Fp8, Gptq, KernelChoice, mxfp4_experts
+from planner.quant_integers import Gptq
+from planner.quant_methods import Fp8, KernelChoice, mxfp4_experts
 from planner.quant_modelopt import ModelOpt
 from planner.request import EngineFlags
 from planner.weights import rank_weights
