@@ -56,6 +56,7 @@ class BlockTables:
         self.chain = HashChain()
         self.lookup = PrefixLookup(config, self.pool, self.chain)
         self._block_size = config.block_size
+        self._reprefilled = max(0, config.num_prefill_lookahead_tokens - 1)
         caps = [config.admission_cap_blocks(group) for group in config.groups]
         self._windows = [
             _Window(index, group, cap)
@@ -92,6 +93,16 @@ class BlockTables:
             self.cache(sequence, min(total + num_new_tokens, sequence.num_tokens))
         return True
 
+    def append_one(self, sequence: Sequence) -> bool:
+        """Whether a sequence of the one full-attention group got one more block."""
+        block = self.pool.allocate_one()
+        if block is None:
+            return False
+        sequence.tables[0].append(block)
+        if self.journal is not None:
+            self.journal.appended(sequence, 0, [block], is_shared=False)
+        return True
+
     def admit(self, sequence: Sequence, hit: PrefixHit, num_new_tokens: int, *, is_alone: bool) -> bool:
         """Whether a waiting sequence got its hit blocks and slots for `num_new_tokens`; on False nothing was taken."""
         config = self.config
@@ -116,12 +127,16 @@ class BlockTables:
     def cache(self, sequence: Sequence, num_tokens: int) -> None:
         """Make the sequence's full blocks of its first `num_tokens` tokens findable."""
         config, block_size = self.config, self._block_size
-        finished = max(0, num_tokens - max(0, config.num_prefill_lookahead_tokens - 1))
-        hashed = max(0, sequence.num_tokens - config.num_hash_lookahead_tokens)
-        start, end = sequence.num_cached_blocks, min(finished, hashed) // block_size
+        finished = num_tokens - self._reprefilled
+        hashed = sequence.num_tokens - config.num_hash_lookahead_tokens
+        start, end = sequence.num_cached_blocks, (min(hashed, finished)) // block_size
         if start >= end:
             return
         pool, lookahead = self.pool, config.num_hash_lookahead_tokens
+        if self._is_simple and end == start + 1:
+            pool.cache(sequence.tables[0][start], sequence.hash_of_block(start, block_size, lookahead, self.chain), 0)
+            sequence.num_cached_blocks = end
+            return
         numbers = [sequence.hash_of_block(index, block_size, lookahead, self.chain) for index in range(start, end)]
         for group, table in enumerate(sequence.tables):
             kept = kept_blocks(config, config.groups[group], sequence, start, end)

@@ -46,7 +46,7 @@ class BlockPool:
         self.hash_group = [0] * num_blocks  # the group a hash belongs to; only valid beside a hash
         # The free queue is a ring through the sentinel `_end`: after it stands the next block to be handed out.
         self._end = num_blocks
-        self._after = [*range(1, num_blocks + 1), min(num_blocks, 1)]
+        self._after: list[int] = [*range(1, num_blocks + 1), min(num_blocks, 1)]
         self._before = [num_blocks, *range(num_blocks)]
         if num_blocks > 1:
             self._before[1] = num_blocks
@@ -79,6 +79,22 @@ class BlockPool:
         self.num_free -= num_blocks
         self.changed += taken
         return taken
+
+    def allocate_one(self) -> int | None:
+        """The next block of the free queue, as `allocate` gives it; None when none is free."""
+        end, after = self._end, self._after
+        block = after[end]
+        if block == end:
+            return None
+        following = after[block]
+        after[end] = following
+        self._before[following] = end
+        self.num_free -= 1
+        self.ref_counts[block] = 1
+        if self.hash_ids[block]:
+            self._evict(block)
+        self.changed.append(block)
+        return block
 
     def free(self, blocks: Iterable[int]) -> None:
         """Give up one reference to each block, in this order: hashless ones queue first, hashed ones last."""

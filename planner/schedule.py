@@ -47,6 +47,7 @@ class Scheduler:
         self._in_flight: list[list[Scheduled]] = []
         self._outputs = StepOutputs(config, self.tables, accept_drafts)
         self._arrivals = 0
+        self._admissions = 0
         self._budget = 0
         self._input_budget = 0
         self._prefill_scheduled = False
@@ -96,9 +97,30 @@ class Scheduler:
         self._advance()
 
     def _schedule_running(self, threshold: int) -> None:
+        running, quiet = self.running, self._quiet
+        start = 0
+        due = quiet.due(self.step)
+        if quiet.num_quiet == len(running) <= self._budget:
+            start = self._prolong(due)
+        self._budget -= start
+        self._input_budget -= start
+        if start < len(running):
+            self._scan_running(start, threshold)
+        self._num_running_scheduled = len(self.batch)
+
+    def _prolong(self, due: list[Sequence]) -> int:
+        """With all running sequences quiet: how many of them stay so, from the first on."""
+        step, quiet = self.step, self._quiet
+        for sequence in due:
+            if sequence.quiet_until == step and not quiet.prolong(sequence, step):
+                place = self.running.index(sequence)
+                self._unquiet(sequence)
+                return place
+        return len(self.running)
+
+    def _scan_running(self, index: int, threshold: int) -> None:
         running, step = self.running, self.step
         draft_slots = self.config.num_draft_slots
-        index = 0
         while index < len(running) and self._budget > 0:
             start, end = index, min(len(running), index + self._budget)
             while index < end and step < running[index].quiet_until:
@@ -119,7 +141,6 @@ class Scheduler:
             if moved is None:
                 break
             index = moved
-        self._num_running_scheduled = len(self.batch)
         for sequence in running[index:]:
             self._unquiet(sequence)
 
@@ -282,6 +303,8 @@ class Scheduler:
     def _admit(self, sequence: Sequence, hit: PrefixHit, wanted: int, num_drafts: int) -> None:
         self.waiting.pop()
         self.running.append(sequence)
+        self._admissions += 1
+        sequence.admission = self._admissions
         sequence.status = Status.RUNNING
         sequence.computed = hit.computed_tokens
         if self.tiers is not None:

@@ -53,6 +53,7 @@ class Sequence:
     """The changing state of one request (or of one of its n samples) in the scheduler."""
 
     __slots__ = (
+        "admission",
         "arrival",
         "computed",
         "content",
@@ -85,6 +86,7 @@ class Sequence:
         self.request_id = request.request_id if request.n == 1 else f"{sample}_{request.request_id}"
         self.ordinal = ordinal
         self.arrival = 0  # order of arrival, set by the scheduler
+        self.admission = 0  # order of the last admission: running sequences stand in it
         self.priority = request.priority
         self.num_prompt = request.num_prompt_tokens
         self.max_tokens = request.num_output_tokens
