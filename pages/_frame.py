@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.parts import state
+from pages.parts import simulate_state, state
 
 PARTS = Path(__file__).parent / "parts"
 
@@ -20,8 +20,12 @@ st.set_page_config(
 st.logo(PARTS / "logo.svg", size="large", icon_image=PARTS / "icon.png")
 state.start_session()
 page = st.navigation(
-    [st.Page("plan.py", title="Plan", icon=":material/memory:", default=True)],
+    [
+        st.Page("plan.py", title="Plan", icon=":material/memory:", default=True),
+        st.Page("simulate.py", title="Simulate", icon=":material/grid_view:"),
+        st.Page("weigh.py", title="Trade-offs", icon=":material/balance:"),
+    ],
     position="top",
 )
 page.run()
-state.write_link()
+state.write_link(simulate_state.link_text() if page.url_path in {"simulate", "weigh"} else None)

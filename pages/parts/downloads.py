@@ -36,7 +36,7 @@ def lines_csv(plan: Plan) -> str:
                 part.basis.note,
                 part.formula,
             )
-            writer.writerow([_inert(cell) for cell in row])
+            writer.writerow([inert(cell) for cell in row])
     return text.getvalue()
 
 
@@ -46,6 +46,6 @@ def file_stem(plan: Plan) -> str:
     return "kvscope-" + "".join(sign if sign.isalnum() or sign in ".-" else "-" for sign in name).strip("-.")[:80]
 
 
-def _inert(cell: object) -> object:
+def inert(cell: object) -> object:
     """`cell` with no power over a spreadsheet: a text that starts like a formula gets an apostrophe."""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in {"=", "+", "-", "@"} else cell

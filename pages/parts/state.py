@@ -25,6 +25,7 @@ from planner.sweep import SweepSlice
 
 CATALOGUE, HUB, FILES = SOURCES = ("Catalogue", "Hugging Face", "File")
 FIRST_REQUEST = PlanRequest(model_id="Qwen/Qwen3-8B", gpu="H100 80GB SXM")
+SIMULATION = "sim"  # the link's parameter for the Blocks pages
 NOT_LOADED = "not_loaded"  # the value of a PlanError that only says: nothing is chosen yet
 
 
@@ -72,6 +73,7 @@ def start_session() -> None:
     keep("is_started", True)
     fill(FIRST_REQUEST)
     query = st.query_params.to_dict()
+    keep("link_simulation", query.pop(SIMULATION, None))
     if not query:
         return
     try:
@@ -87,12 +89,20 @@ def take_link_problem() -> str | None:
     return problem
 
 
-def write_link() -> None:
-    """Put the form's present request into the address; a form that makes none leaves no address behind."""
+def link_simulation() -> str | None:
+    """The simulation that the link of this session holds, not read yet."""
+    text: str | None = value("link_simulation")
+    return text
+
+
+def write_link(simulation: str | None = None) -> None:
+    """Put the form's present request into the address, and the simulation on its pages; no request leaves none behind."""
     try:
         query = current_request().to_query()
     except PlanError:
         query = {}
+    if simulation is not None:
+        query[SIMULATION] = simulation
     if st.query_params.to_dict() != query:
         st.query_params.from_dict(query)
 

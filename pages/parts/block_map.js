@@ -1,0 +1,791 @@
+// The block map and its step player. One frame is one byte a block; a stretch of steps comes as changes to it, so that
+// playing needs no server. Text from outside is only ever set as textContent.
+const FREE = 0, CACHED = 1, ACTIVE = 2, SHARED = 3, NULL = 4;
+const STATES = ["free", "cached and free", "in use", "shared", "null block"];
+const HUES = [
+  "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7b5ea7", "#b8a200",
+  "#8c2d4f", "#44aa99", "#5566cc", "#c46f3b", "#3f7d20", "#e07a9b", "#2f8fa3", "#a05195",
+  "#93a32a", "#1f5f8b", "#f0956c", "#6fae5b", "#9b3f2f", "#7fa6e8", "#b5852c", "#5f4b8b",
+  "#3cb0c4", "#d16ba5", "#6b7f2a", "#c94f5c", "#4e8f6f", "#a98fd0", "#8a6d3b",
+].map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
+const STATE_HUES = { [CACHED]: [86, 180, 233], [ACTIVE]: [0, 114, 178], [SHARED]: [230, 159, 0] };
+const SPEEDS = [1, 2, 5, 10, 30];
+const DETAIL_PIXELS = 7; // a cell this wide has room for a pattern
+const PUBLISH_MILLISECONDS = 1500;
+const views = new WeakMap();
+
+export default function (component) {
+  const { parentElement, data } = component;
+  const root = parentElement.querySelector(".kv");
+  let view = views.get(root);
+  if (!view) {
+    view = new View(root);
+    views.set(root, view);
+  }
+  view.component = component;
+  if (data instanceof Uint8Array && data !== view.lastData) {
+    view.lastData = data;
+    view.receive(data);
+  }
+}
+
+async function unpack(data) {
+  const words = new DataView(data.buffer, data.byteOffset, data.byteLength);
+  const length = words.getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(data.subarray(4, 4 + length)));
+  let body = data.slice(4 + length);
+  if (header.packed) {
+    const stream = new Blob([body]).stream().pipeThrough(new DecompressionStream("deflate"));
+    body = new Uint8Array(await new Response(stream).arrayBuffer());
+  }
+  const part = {};
+  let at = 0;
+  for (const [name, kind, size] of header.parts) {
+    const bytes = kind === "u4" ? size * 4 : size;
+    part[name] = kind === "u4" ? new Uint32Array(body.buffer, at, size) : new Uint8Array(body.buffer, at, size);
+    at += (bytes + 3) & ~3;
+  }
+  return { header, part };
+}
+
+class View {
+  constructor(root) {
+    this.root = root;
+    this.step = 0;
+    this.cursor = 1;
+    this.zoom = 1;
+    this.left = this.top = 0;
+    this.isPlaying = false;
+    this.frames = 0;
+    const get = (name) => root.querySelector(`.${name}`);
+    this.canvas = get("map");
+    this.box = get("mapbox");
+    this.tip = get("tip");
+    this.say = get("say");
+    this.stand = get("stand");
+    this.slider = get("slider");
+    this.output = get("where");
+    this.list = get("requests");
+    this.more = get("more");
+    this.legend = get("legend");
+    this.reader = get("reader");
+    this.playButton = get("play");
+    this.speed = get("speed");
+    this.speed.replaceChildren(...SPEEDS.map((rate) => make("option", { value: rate, textContent: `${rate} steps a second` })));
+    this.speed.value = 2;
+    this.listen(get);
+    new ResizeObserver(() => this.draw()).observe(this.box);
+  }
+
+  async receive(data) {
+    const turn = (this.turn = (this.turn || 0) + 1);
+    const { header, part } = await unpack(data);
+    if (turn !== this.turn) return;
+    const before = this.header;
+    const isNew = !before || before.run !== header.run;
+    const isJump = isNew || before.jump !== header.jump;
+    const wanted = isJump ? header.step : this.step;
+    Object.assign(this, { header, part, frame: null });
+    if (isNew) this.fit();
+    if (isNew) this.cursor = Math.min(1, header.n - 1);
+    this.slider.max = header.total - 1;
+    this.asked = null;
+    if (isJump) this.isPlaying = false;
+    this.show(inside(header, wanted) ? wanted : header.step);
+    this.drawLegend();
+    if (header.play && isNew) this.play();
+  }
+
+  // -- steps --------------------------------------------------------------------------------------------------------
+
+  show(step) {
+    const { header, part } = this;
+    if (!header) return;
+    step = Math.max(0, Math.min(header.total - 1, step));
+    this.slider.value = step;
+    if (!inside(header, step)) {
+      this.step = step;
+      this.output.textContent = `Step ${number(step)} of ${number(header.total - 1)} …`;
+      this.publish();
+      return;
+    }
+    this.rebuild(step);
+    this.step = step;
+    this.at = step - header.base;
+    this.tell();
+    this.draw();
+    this.drawList();
+  }
+
+  rebuild(step) {
+    const { header, part } = this;
+    if (!this.frame || this.frame.step > step) {
+      this.frame = {
+        step: header.base,
+        map: part.map.slice(),
+        owner: part.owner.slice(),
+        index: part.index.slice(),
+        changed: part.changed.slice(),
+        light: new Set(part.lit),
+      };
+      this.isStale = true;
+    }
+    const frame = this.frame;
+    for (let next = frame.step + 1; next <= step; next++) {
+      const place = next - header.base;
+      for (let i = part.offsets[place]; i < part.offsets[place + 1]; i++) {
+        const block = part.blocks[i];
+        frame.map[block] = part.bytes[i];
+        if (frame.owner.length) {
+          frame.owner[block] = part.owners[i];
+          frame.index[block] = part.indices[i];
+          frame.changed[block] = next;
+        }
+      }
+      for (let i = part.lit_offsets[place]; i < part.lit_offsets[place + 1]; i++) {
+        const change = part.lit_changes[i];
+        if (change >>> 31) frame.light.delete(change & 0x7fffffff);
+        else frame.light.add(change);
+      }
+    }
+    this.isStale ||= frame.step !== step;
+    frame.step = step;
+  }
+
+  go(step) {
+    this.pause(false);
+    this.show(step);
+    clearTimeout(this.later);
+    this.later = setTimeout(() => this.publish(), 180);
+  }
+
+  nextEvent() {
+    const { header } = this;
+    const found = header.says.find(([step]) => step > this.step);
+    if (found) return this.go(found[0]);
+    if (header.next_event !== null) this.go(header.next_event);
+  }
+
+  play() {
+    if (this.isPlaying) return this.pause(true);
+    if (this.step >= this.header.total - 1) this.show(0);
+    this.isPlaying = true;
+    this.setPlayLabel();
+    this.published = performance.now();
+    this.due = performance.now();
+    const tick = (now) => {
+      if (!this.isPlaying || !this.root.isConnected) return;
+      const gap = 1000 / this.speed.value;
+      if (now >= this.due) {
+        this.due = Math.max(this.due + gap, now - gap);
+        this.advance(now);
+      }
+      requestAnimationFrame(tick);
+    };
+    requestAnimationFrame(tick);
+  }
+
+  advance(now) {
+    const { header } = this;
+    if (!inside(header, this.step)) return; // a new stretch is on its way
+    if (this.step >= header.total - 1) return this.pause(true);
+    this.show(this.step + 1);
+    const isNearEnd = header.base + header.count - this.step < header.count / 4 && header.base + header.count < header.total;
+    if (header.n <= 20000 ? now - this.published > PUBLISH_MILLISECONDS : isNearEnd && now - this.published > 400) {
+      this.published = now;
+      this.publish();
+    }
+  }
+
+  pause(mustPublish) {
+    const wasPlaying = this.isPlaying;
+    this.isPlaying = false;
+    this.setPlayLabel();
+    if (wasPlaying && mustPublish) this.publish();
+  }
+
+  setPlayLabel() {
+    this.playButton.textContent = this.isPlaying ? "❚❚" : "▶";
+    this.playButton.setAttribute("aria-label", this.isPlaying ? "Pause" : "Play");
+  }
+
+  publish() {
+    clearTimeout(this.later);
+    if (this.asked === this.step) return;
+    this.asked = this.step;
+    this.component.setStateValue("step", this.step);
+  }
+
+  pick(block) {
+    this.pause(false);
+    this.cursor = block;
+    this.draw();
+    this.component.setTriggerValue("pick", { block, step: this.step });
+  }
+
+  choose(ordinal) {
+    this.pause(false);
+    this.component.setTriggerValue("choose", { request: ordinal === this.header.selected ? null : ordinal, step: this.step });
+  }
+
+  // -- words --------------------------------------------------------------------------------------------------------
+
+  tell() {
+    const { header, at } = this;
+    const of = header.counters;
+    this.output.textContent = `Step ${number(this.step)} of ${number(header.total - 1)}`;
+    const texts = (header.says.find(([step]) => step === this.step) || [0, []])[1];
+    this.say.replaceChildren(
+      ...(texts.length ? texts : ["Nothing new: every running request gains its tokens."]).map((text) =>
+        make("li", { textContent: text, className: kindOf(text) })
+      )
+    );
+    const usable = header.n - 1;
+    const finding =
+      `${number(of.used[at])} of ${number(usable)} blocks in use (${percent(of.used[at], usable)}), ` +
+      `${number(of.cached[at])} more cached and free · ${number(of.running[at])} running, ${number(of.waiting[at])} waiting`;
+    this.stand.textContent = finding;
+    this.canvas.setAttribute("aria-label", `Block map at step ${this.step}: ${finding}. ${texts.join(". ")}`);
+  }
+
+  nameOf(owner) {
+    return owner ? this.header.names[owner - 1] ?? `#${owner - 1}` : null;
+  }
+
+  facts(block) {
+    const { frame, header } = this;
+    const state = frame.map[block] & 7;
+    const lines = [`Block ${number(block)} · ${STATES[state]}`];
+    if (state === NULL) return [...lines, "vLLM keeps it as the stand-in for blocks that left a window."];
+    if (!frame.owner.length) return [...lines, "Click it, or press Enter, for its holders, tokens and hash."];
+    const owner = frame.owner[block], size = header.block_size, index = frame.index[block];
+    if (header.groups.length > 1 && state !== FREE) lines[0] += ` · ${header.groups[this.groupOf(block)] ?? ""}`;
+    if (state !== FREE && owner) {
+      const computed = this.computedOf(owner - 1);
+      const held = state === CACHED || computed === null ? size : Math.max(0, Math.min(size, computed - index * size));
+      const who = state === SHARED ? this.holdersOf(block, owner).join(", ") : this.nameOf(owner);
+      lines.push(state === CACHED ? `Last held by ${who}; a hit can take it back` : `Held by ${who}`);
+      lines.push(
+        `Its logical block ${number(index)}: ` +
+          (held ? `tokens ${number(index * size)}–${number(index * size + held - 1)} (${held} of ${size})` : `no token of ${size} yet`)
+      );
+      const content = this.step === header.step ? this.part.content[block] : 0;
+      if (content && held === size) lines.push(`Content no. ${number(content)} (equal hash, equal number)`);
+    }
+    const age = this.step - frame.changed[block];
+    lines.push(age > 0 ? `Unchanged for ${number(age)} step${age === 1 ? "" : "s"}` : "Changed in this step");
+    return lines;
+  }
+
+  groupOf(block) {
+    return this.part.groups.length ? this.part.groups[block] : 0;
+  }
+
+  holdersOf(block, owner) {
+    const found = [];
+    const { shared } = this.part;
+    for (let i = 0; this.step === this.header.step && i < shared.length; i += 2) if (shared[i] === block) found.push(this.nameOf(shared[i + 1] + 1));
+    return found.length ? found : [this.nameOf(owner), "others"];
+  }
+
+  rows() {
+    const { header, at } = this;
+    return header.live[at] ?? header.live[header.step - header.base] ?? [];
+  }
+
+  computedOf(ordinal) {
+    const row = this.rows().find((item) => item[0] === ordinal);
+    return row ? row[3] : null;
+  }
+
+  // -- drawing ------------------------------------------------------------------------------------------------------
+
+  colours() {
+    const style = getComputedStyle(this.root);
+    const text = style.color.match(/[\d.]+/g).map(Number).slice(0, 3);
+    const isDark = (text[0] + text[1] + text[2]) / 3 > 127;
+    return { isDark, text, back: isDark ? [17, 22, 27] : [255, 255, 255], grid: isDark ? [62, 74, 85] : [200, 208, 215] };
+  }
+
+  fill(byte, look) {
+    const state = byte & 7, colour = byte >> 3;
+    if (state === FREE) return look.isDark ? [30, 38, 45] : [236, 240, 243];
+    if (state === NULL) return look.isDark ? [110, 120, 130] : [120, 130, 138];
+    const base = this.header.by === "state" || !colour ? STATE_HUES[state] : HUES[colour - 1];
+    if (state === CACHED) return mix(base, look.back, look.isDark ? 0.62 : 0.68);
+    return base;
+  }
+
+  fit() {
+    this.zoom = 1;
+    this.left = this.top = 0;
+  }
+
+  layout() {
+    const { n } = this.header;
+    const width = Math.max(200, this.box.clientWidth);
+    const most = this.box.clientWidth < 520 ? 320 : 470;
+    let side = Math.min(46, Math.sqrt((width * most) / n));
+    let columns = Math.max(1, Math.floor(width / side));
+    side = Math.min(46, width / columns);
+    while (Math.ceil(n / columns) * side > most && columns < n) {
+      columns++;
+      side = Math.min(46, width / columns);
+    }
+    if (n <= 4096 && columns > 8) columns = Math.max(8, columns - (columns % 4));
+    side = Math.min(46, width / columns);
+    return { columns, side, rows: Math.ceil(n / columns), width, height: Math.ceil(Math.ceil(n / columns) * side) };
+  }
+
+  draw() {
+    if (!this.frame || !this.box.clientWidth) return;
+    const layout = (this.shape = this.layout());
+    const ratio = window.devicePixelRatio || 1;
+    const width = Math.round(layout.width * ratio), height = Math.round(layout.height * ratio);
+    if (this.canvas.width !== width || this.canvas.height !== height) {
+      Object.assign(this.canvas, { width, height });
+      this.canvas.style.height = `${layout.height}px`;
+    }
+    const paint = this.canvas.getContext("2d");
+    paint.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.paint(paint, layout);
+    this.isStale = false;
+    this.frames++;
+    this.root.dataset.painted = `${this.header.run}:${this.step}`;
+    this.root.dataset.frames = this.frames;
+  }
+
+  paint(paint, layout) {
+    const look = this.colours();
+    const side = layout.side * this.zoom;
+    this.left = Math.max(0, Math.min(this.left, layout.columns * side - layout.width));
+    this.top = Math.max(0, Math.min(this.top, layout.rows * side - layout.height));
+    paint.fillStyle = css(look.back);
+    paint.fillRect(0, 0, layout.width, layout.height);
+    if (side >= DETAIL_PIXELS) this.paintCells(paint, layout, side, look);
+    else this.paintPixels(paint, layout, side, look);
+    this.paintCursor(paint, layout, side, look);
+  }
+
+  paintPixels(paint, layout, side, look) {
+    const { map, light } = this.frame, { n, selected } = this.header;
+    const table = new Uint32Array(256);
+    for (let byte = 0; byte < 256; byte++) {
+      let rgb = this.fill(byte, look);
+      if ((byte & 7) === SHARED) rgb = mix(rgb, look.text, 0.35);
+      table[byte] = pack(selected !== null ? mix(rgb, look.back, 0.78) : rgb);
+    }
+    if (!this.small || this.small.width !== layout.columns || this.small.height !== layout.rows) {
+      this.small = new OffscreenCanvas(layout.columns, layout.rows);
+      this.image = new ImageData(layout.columns, layout.rows);
+    }
+    const pixels = new Uint32Array(this.image.data.buffer);
+    for (let block = 0; block < n; block++) pixels[block] = table[map[block]];
+    pixels.fill(0, n);
+    for (const block of light) pixels[block] = pack(this.header.by === "state" ? [213, 94, 0] : this.fill(map[block], look));
+    const small = this.small.getContext("2d");
+    small.putImageData(this.image, 0, 0);
+    paint.imageSmoothingEnabled = side < 1;
+    paint.drawImage(this.small, -this.left, -this.top, layout.columns * side, layout.rows * side);
+  }
+
+  paintCells(paint, layout, side, look) {
+    const { map, light } = this.frame, { n, selected } = this.header;
+    const gap = side > 14 ? 1.5 : 0.5;
+    const firstRow = Math.floor(this.top / side), lastRow = Math.min(layout.rows - 1, Math.floor((this.top + layout.height) / side));
+    const firstColumn = Math.floor(this.left / side);
+    const lastColumn = Math.min(layout.columns - 1, Math.floor((this.left + layout.width) / side));
+    const filled = side >= 16 ? new Map(this.rows().map((row) => [row[0] + 1, row[3]])) : null;
+    for (let row = firstRow; row <= lastRow; row++) {
+      for (let column = firstColumn; column <= lastColumn; column++) {
+        const block = row * layout.columns + column;
+        if (block >= n) return;
+        const x = column * side - this.left + gap / 2, y = row * side - this.top + gap / 2;
+        this.paintCell(paint, { block, byte: map[block], x, y, size: side - gap, isDim: selected !== null && !light.has(block) }, look, filled);
+        if (selected !== null && light.has(block)) {
+          paint.strokeStyle = css(look.text);
+          paint.lineWidth = Math.max(1.5, side / 16);
+          paint.strokeRect(x + 1, y + 1, side - gap - 2, side - gap - 2);
+        }
+      }
+    }
+  }
+
+  paintCell(paint, cell, look, filled) {
+    const { byte, x, y, size } = cell;
+    const state = byte & 7;
+    let rgb = this.fill(byte, look);
+    if (cell.isDim && state !== FREE) rgb = mix(rgb, look.back, 0.72);
+    paint.fillStyle = css(rgb);
+    paint.fillRect(x, y, size, size);
+    if (state === ACTIVE || state === SHARED) this.paintRoom(paint, cell, rgb, look, filled);
+    if (state === CACHED) hatch(paint, x, y, size, css(mix(this.fill((byte & ~7) | ACTIVE, look), look.back, cell.isDim ? 0.6 : 0.2)));
+    if (state === FREE) {
+      paint.strokeStyle = css(look.grid);
+      paint.lineWidth = 1;
+      paint.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
+    }
+    if (state === NULL) cross(paint, x, y, size, css(look.back));
+    if (state === SHARED) {
+      paint.strokeStyle = css(cell.isDim ? mix(look.text, look.back, 0.6) : look.text);
+      paint.lineWidth = Math.max(1, size / 14);
+      paint.setLineDash([Math.max(2, size / 8), Math.max(1.5, size / 12)]);
+      paint.strokeRect(x + size * 0.1, y + size * 0.1, size * 0.8, size * 0.8);
+      paint.setLineDash([]);
+    }
+    if (size >= 20) this.paintLabel(paint, cell, rgb, look);
+  }
+
+  // the part of a block that no token has filled yet: this is all that paging wastes
+  paintRoom(paint, cell, rgb, look, filled) {
+    const { frame, header } = this, owner = frame.owner[cell.block];
+    const computed = filled && frame.owner.length ? filled.get(owner) : undefined;
+    if (computed === undefined) return;
+    const size = header.block_size, held = Math.max(0, Math.min(size, computed - frame.index[cell.block] * size));
+    if (held === size) return;
+    const empty = (cell.size * (size - held)) / size;
+    paint.fillStyle = css(mix(rgb, look.back, 0.7));
+    paint.fillRect(cell.x, cell.y, cell.size, empty);
+  }
+
+  paintLabel(paint, cell, rgb, look) {
+    const { frame, header } = this, state = cell.byte & 7, owner = frame.owner.length ? frame.owner[cell.block] : 0;
+    const name = state === FREE || state === NULL ? "" : this.nameOf(owner);
+    paint.textAlign = "center";
+    paint.textBaseline = "middle";
+    if (!name) {
+      if (cell.size < 30) return;
+      paint.fillStyle = css(state === NULL ? look.back : mix(look.text, look.back, 0.45));
+      paint.font = `${Math.round(cell.size * 0.24)}px system-ui, sans-serif`;
+      if (state === FREE) paint.fillText(number(cell.block), cell.x + cell.size / 2, cell.y + cell.size / 2);
+      return;
+    }
+    const half = state !== CACHED && this.isHalfEmpty(cell.block);
+    const ground = state === CACHED || half ? mix(rgb, look.back, half ? 0.6 : 0) : rgb;
+    paint.fillStyle = css(inkOn(ground));
+    const label = name.length > 5 ? `${name.slice(0, 4)}…` : name;
+    const isTall = cell.size >= 32;
+    paint.font = `600 ${Math.round(Math.min(cell.size * 0.36, (cell.size * 1.5) / Math.max(2, label.length)))}px system-ui, sans-serif`;
+    paint.fillText(label, cell.x + cell.size / 2, cell.y + cell.size * (isTall ? 0.38 : 0.52));
+    if (!isTall) return;
+    paint.font = `${Math.round(cell.size * 0.24)}px system-ui, sans-serif`;
+    paint.fillText(`no. ${frame.index[cell.block]}`, cell.x + cell.size / 2, cell.y + cell.size * 0.72);
+  }
+
+  isHalfEmpty(block) {
+    const { frame, header } = this, computed = this.computedOf(frame.owner[block] - 1);
+    return computed !== null && computed - frame.index[block] * header.block_size < header.block_size * 0.6;
+  }
+
+  paintCursor(paint, layout, side, look) {
+    if (this.hover === undefined && this.root.getRootNode().activeElement !== this.canvas) return;
+    const block = this.hover ?? this.cursor;
+    const x = (block % layout.columns) * side - this.left, y = Math.floor(block / layout.columns) * side - this.top;
+    const size = Math.max(side, 5);
+    paint.strokeStyle = css(look.back);
+    paint.lineWidth = 4;
+    paint.strokeRect(x - 1, y - 1, size + 1, size + 1);
+    paint.strokeStyle = css(look.text);
+    paint.lineWidth = 2;
+    paint.strokeRect(x - 1, y - 1, size + 1, size + 1);
+  }
+
+  drawLegend() {
+    const look = this.colours();
+    const names = [[ACTIVE, "in use"], [SHARED, "shared by several"], [CACHED, "cached and free: a hit can take it back"], [FREE, "free"], [NULL, "null block"]];
+    this.legend.replaceChildren(
+      ...names.map(([state, words]) => {
+        const swatch = make("canvas", { width: 36, height: 36, className: "swatch" });
+        const paint = swatch.getContext("2d");
+        paint.scale(1.8, 1.8);
+        this.paintCell(paint, { block: 0, byte: state | (state === FREE || state === NULL ? 0 : 8), x: 0, y: 0, size: 19 }, look, null);
+        const item = make("span", { className: "key" });
+        swatch.setAttribute("aria-hidden", "true");
+        item.append(swatch, words);
+        return item;
+      })
+    );
+  }
+
+  drawList() {
+    const { header, at } = this, rows = this.rows();
+    const key = JSON.stringify([rows, header.selected, header.run]);
+    if (key === this.listKey) return;
+    this.listKey = key;
+    const focused = this.root.getRootNode().activeElement?.dataset?.ordinal;
+    this.list.replaceChildren(
+      ...rows.map(([ordinal, place, blocks, computed]) => {
+        const button = make("button", { type: "button", className: place === 1 ? "request" : "request waiting" });
+        button.dataset.ordinal = ordinal;
+        button.setAttribute("aria-pressed", String(ordinal === header.selected));
+        const rgb = HUES[ordinal % 31];
+        const chip = make("span", { className: "chip", textContent: this.nameOf(ordinal + 1) });
+        if (header.by === "request") Object.assign(chip.style, { background: css(rgb), color: css(inkOn(rgb)) });
+        const goal = header.goals[ordinal];
+        const told = place === 1 ? `${count(blocks, "block")} · ${number(computed)} of ${number(goal)} tokens` : "waiting, holds nothing";
+        button.append(chip, make("span", { className: "told", textContent: told }));
+        if (place === 1) {
+          const bar = make("span", { className: "bar" });
+          bar.append(make("span", {}));
+          bar.firstChild.style.width = `${Math.min(100, (100 * computed) / goal)}%`;
+          button.append(bar);
+        }
+        button.addEventListener("click", () => this.choose(ordinal));
+        const item = make("li", {});
+        item.append(button);
+        return item;
+      })
+    );
+    if (focused) this.list.querySelector(`[data-ordinal="${focused}"]`)?.focus();
+    const hidden = header.counters.running[at] + header.counters.waiting[at] - rows.length;
+    this.more.textContent = hidden > 0 ? `and ${number(hidden)} more` : rows.length ? "" : "No request is in the engine.";
+  }
+
+  // -- the reader's hands -------------------------------------------------------------------------------------------
+
+  listen(get) {
+    const on = (name, act) => get(name).addEventListener("click", act);
+    on("first", () => this.go(0));
+    on("back", () => this.go(this.step - 1));
+    on("play", () => (this.isPlaying ? this.pause(true) : this.play()));
+    on("forward", () => this.go(this.step + 1));
+    on("last", () => this.go(this.header.total - 1));
+    on("next", () => this.nextEvent());
+    on("closer", () => this.zoomBy(2));
+    on("wider", () => this.zoomBy(0.5));
+    on("whole", () => (this.fit(), this.draw()));
+    on("picture", () => this.save());
+    this.slider.addEventListener("input", () => this.go(Number(this.slider.value)));
+    this.root.addEventListener("keydown", (event) => this.key(event));
+    this.canvas.addEventListener("pointermove", (event) => this.point(event));
+    this.canvas.addEventListener("pointerleave", () => this.unpoint());
+    this.canvas.addEventListener("pointerdown", (event) => (this.drag = { x: event.clientX, y: event.clientY, moved: 0 }));
+    this.canvas.addEventListener("pointerup", (event) => this.release(event));
+    this.canvas.addEventListener("focus", () => this.draw());
+    this.canvas.addEventListener("blur", () => this.unpoint());
+    this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || !this.header) return;
+    const { target } = event, isMap = target === this.canvas;
+    const isField = ["INPUT", "SELECT"].includes(target.tagName);
+    const moves = isMap ? { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.shape.columns, ArrowDown: this.shape.columns } : {};
+    const acts = {
+      k: () => (this.isPlaying ? this.pause(true) : this.play()),
+      j: () => this.go(this.step - 1),
+      l: () => this.go(this.step + 1),
+      n: () => this.nextEvent(),
+      Escape: () => this.header.selected !== null && this.choose(this.header.selected),
+    };
+    if (!isField) Object.assign(acts, { Home: () => this.go(0), End: () => this.go(this.header.total - 1) });
+    if (isMap) Object.assign(acts, { "+": () => this.zoomBy(2), "=": () => this.zoomBy(2), "-": () => this.zoomBy(0.5), 0: () => (this.fit(), this.draw()), Enter: () => this.pick(this.cursor), " ": () => this.pick(this.cursor) });
+    if (event.key in moves) this.moveCursor(moves[event.key]);
+    else if (event.key in acts && !(target.tagName === "SELECT" && event.key.length === 1)) acts[event.key]();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  moveCursor(by) {
+    const next = this.cursor + by;
+    if (next < 0 || next >= this.header.n) return;
+    this.cursor = next;
+    this.hover = undefined;
+    const { columns, side, width, height } = this.shape, size = side * this.zoom;
+    const x = (next % columns) * size, y = Math.floor(next / columns) * size;
+    this.left = Math.min(x, Math.max(this.left, x + size - width));
+    this.top = Math.min(y, Math.max(this.top, y + size - height));
+    this.draw();
+    this.showTip(next);
+    this.reader.textContent = this.facts(next).join(". ");
+  }
+
+  blockAt(event) {
+    const box = this.canvas.getBoundingClientRect(), side = this.shape.side * this.zoom;
+    const column = Math.floor((event.clientX - box.left + this.left) / side);
+    const block = Math.floor((event.clientY - box.top + this.top) / side) * this.shape.columns + column;
+    return column < this.shape.columns && block >= 0 && block < this.header.n ? block : null;
+  }
+
+  point(event) {
+    if (!this.frame) return;
+    if (this.drag && event.buttons) return this.pan(event);
+    const block = this.blockAt(event);
+    if (block === null) return this.unpoint();
+    if (block === this.hover) return;
+    this.hover = block;
+    this.draw();
+    this.showTip(block);
+  }
+
+  unpoint() {
+    this.hover = undefined;
+    this.tip.hidden = true;
+    if (this.frame) this.draw();
+  }
+
+  pan(event) {
+    this.left -= event.clientX - this.drag.x;
+    this.top -= event.clientY - this.drag.y;
+    this.drag.moved += Math.abs(event.clientX - this.drag.x) + Math.abs(event.clientY - this.drag.y);
+    Object.assign(this.drag, { x: event.clientX, y: event.clientY });
+    this.tip.hidden = true;
+    this.draw();
+  }
+
+  release(event) {
+    const moved = this.drag?.moved ?? 0;
+    this.drag = null;
+    if (moved > 5 || !this.frame) return;
+    const block = this.blockAt(event);
+    if (block !== null) this.pick(block);
+  }
+
+  wheel(event) {
+    if (!event.ctrlKey && this.root.getRootNode().activeElement !== this.canvas) return;
+    event.preventDefault();
+    const box = this.canvas.getBoundingClientRect();
+    this.zoomBy(event.deltaY < 0 ? 1.25 : 0.8, event.clientX - box.left, event.clientY - box.top);
+  }
+
+  zoomBy(factor, x, y) {
+    if (!this.shape) return;
+    const { side, width, height } = this.shape;
+    const most = Math.max(1, 46 / side);
+    const zoom = Math.max(1, Math.min(most, this.zoom * factor));
+    x ??= width / 2;
+    y ??= height / 2;
+    this.left = ((this.left + x) * zoom) / this.zoom - x;
+    this.top = ((this.top + y) * zoom) / this.zoom - y;
+    this.zoom = zoom;
+    this.draw();
+  }
+
+  showTip(block) {
+    const { columns, side, width } = this.shape, size = side * this.zoom;
+    const x = (block % columns) * size - this.left, y = Math.floor(block / columns) * size - this.top;
+    this.tip.replaceChildren(...this.facts(block).map((line, place) => make(place ? "div" : "strong", { textContent: line })));
+    this.tip.hidden = false;
+    const isRight = x > width / 2;
+    Object.assign(this.tip.style, {
+      left: isRight ? "auto" : `${x + size + 6}px`,
+      right: isRight ? `${width - x + 6}px` : "auto",
+      top: `${Math.max(0, y - 4)}px`,
+    });
+  }
+
+  save() {
+    const layout = this.layout(), scale = 2, head = 62, foot = 34;
+    const canvas = make("canvas", { width: layout.width * scale, height: (layout.height + head + foot) * scale });
+    const paint = canvas.getContext("2d"), look = this.colours();
+    paint.scale(scale, scale);
+    paint.fillStyle = css(look.back);
+    paint.fillRect(0, 0, layout.width, layout.height + head + foot);
+    paint.fillStyle = css(look.text);
+    paint.font = "600 17px system-ui, sans-serif";
+    paint.fillText(`${this.header.title} · step ${this.step}`, 4, 22);
+    paint.font = "13px system-ui, sans-serif";
+    paint.fillText(this.stand.textContent, 4, 46);
+    paint.save();
+    paint.translate(0, head);
+    paint.beginPath();
+    paint.rect(0, 0, layout.width, layout.height);
+    paint.clip();
+    this.paint(paint, layout);
+    paint.restore();
+    let x = 4;
+    paint.textBaseline = "middle";
+    for (const item of this.legend.children) {
+      paint.drawImage(item.firstChild, x, head + layout.height + 9, 18, 18);
+      paint.fillStyle = css(look.text);
+      paint.font = "13px system-ui, sans-serif";
+      paint.textAlign = "left";
+      paint.fillText(item.textContent, x + 24, head + layout.height + 18);
+      x += 44 + paint.measureText(item.textContent).width;
+    }
+    canvas.toBlob((blob) => {
+      const address = URL.createObjectURL(blob);
+      const anchor = make("a", { href: address, download: `${this.header.file}-step-${this.step}.png` });
+      document.body.append(anchor);
+      anchor.click();
+      anchor.remove();
+      setTimeout(() => URL.revokeObjectURL(address), 2000);
+    }, "image/png");
+  }
+}
+
+function inside(header, step) {
+  return step >= header.base && step < header.base + header.count;
+}
+
+function make(name, values) {
+  return Object.assign(document.createElement(name), values);
+}
+
+function number(value) {
+  return Number(value).toLocaleString("en-US");
+}
+
+function count(value, noun) {
+  return `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
+function percent(part, whole) {
+  return whole ? `${Math.floor((100 * part) / whole)} %` : "0 %";
+}
+
+function kindOf(text) {
+  if (text.includes("preempted")) return "bad";
+  if (text.includes("shares") || text.includes("back into use")) return "good";
+  return "";
+}
+
+function mix(rgb, other, part) {
+  return rgb.map((value, place) => Math.round(value + (other[place] - value) * part));
+}
+
+function css(rgb) {
+  return `rgb(${rgb[0]},${rgb[1]},${rgb[2]})`;
+}
+
+function pack(rgb) {
+  return ((255 << 24) | (rgb[2] << 16) | (rgb[1] << 8) | rgb[0]) >>> 0;
+}
+
+function luminance(rgb) {
+  const [r, g, b] = rgb.map((value) => ((value /= 255) <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+function inkOn(rgb) {
+  return luminance(rgb) > 0.18 ? [11, 22, 32] : [255, 255, 255];
+}
+
+function hatch(paint, x, y, size, colour) {
+  paint.save();
+  paint.beginPath();
+  paint.rect(x, y, size, size);
+  paint.clip();
+  paint.strokeStyle = colour;
+  paint.lineWidth = Math.max(0.8, size / 22);
+  paint.beginPath();
+  const gap = Math.max(3, size / 5);
+  for (let at = gap / 2; at < 2 * size; at += gap) {
+    paint.moveTo(x + at, y);
+    paint.lineTo(x, y + at);
+  }
+  paint.stroke();
+  paint.restore();
+}
+
+function cross(paint, x, y, size, colour) {
+  paint.strokeStyle = colour;
+  paint.lineWidth = Math.max(1, size / 14);
+  paint.beginPath();
+  paint.moveTo(x + size * 0.3, y + size * 0.3);
+  paint.lineTo(x + size * 0.7, y + size * 0.7);
+  paint.moveTo(x + size * 0.7, y + size * 0.3);
+  paint.lineTo(x + size * 0.3, y + size * 0.7);
+  paint.stroke();
+}

@@ -1,0 +1,184 @@
+"""Figures of a simulation over its steps, and of one step beside contiguous allocation. Imports no Streamlit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go  # type: ignore[import-untyped]  # plotly ships no types
+from numpy.typing import NDArray
+
+from pages.parts import simulate_words
+from pages.parts.simulate_words import SlotUse
+from planner.timeline import Timeline
+from planner.units import MIB
+
+MOST_POINTS = 1_600
+_INK = "#75818c"  # read on the light and the dark background alike
+_BLUE, _ORANGE, _SKY, _RED, _GREY = "#0072b2", "#e69f00", "#56b4e9", "#d55e00", "#8a939c"
+
+Floats = NDArray[np.float64]
+
+
+def thinned(values: Floats, most_points: int = MOST_POINTS) -> tuple[Floats, Floats]:
+    """Steps and values of at most `most_points` points: the lowest and highest of each bucket, in their order."""
+    number = len(values)
+    if number <= most_points:
+        return np.arange(number, dtype=np.float64), values
+    size = -(-2 * number // most_points)
+    starts = np.arange(0, number, size)
+    kept = set()
+    for start in starts:
+        bucket = values[start : start + size]
+        kept |= {int(start + bucket.argmin()), int(start + bucket.argmax())}
+    places = np.array(sorted(kept | {0, number - 1}))
+    return places.astype(np.float64), values[places]
+
+
+def usage(timeline: Timeline, step: int) -> go.Figure:
+    """Blocks in use, and those cached and free above them."""
+    usable = timeline.config.num_usable_blocks
+    used = usable - timeline.column("free_blocks")
+    cached = timeline.column("cached_free_blocks")
+    figure = go.Figure(
+        [
+            _line("in use", used, _BLUE, fill="tozeroy"),
+            _line("in use or cached", used + cached, _SKY, dash="dash"),
+        ]
+    )
+    figure.add_hline(y=usable, line_width=1, line_color=_INK, line_dash="dot")
+    figure.add_annotation(
+        x=0, xref="paper", y=usable, text=f"pool: {usable:,}", xanchor="left", yanchor="top", showarrow=False
+    )
+    return _over_steps(figure, "Blocks", step, timeline.num_steps)
+
+
+def queue(timeline: Timeline, step: int) -> go.Figure:
+    """Running and waiting requests, and where requests were preempted."""
+    preemptions = np.diff(timeline.column("preemptions"), prepend=0.0)
+    places = np.flatnonzero(preemptions)
+    running = timeline.column("num_running")
+    shown = (
+        places[np.unique(np.linspace(0, len(places) - 1, min(len(places), 500)).astype(int))] if len(places) else places
+    )
+    figure = go.Figure(
+        [
+            _line("running", running, _BLUE),
+            _line("waiting", timeline.column("num_waiting"), _ORANGE, dash="dash"),
+            go.Scatter(
+                x=shown,
+                y=running[shown],
+                name="preempted",
+                mode="markers",
+                marker={"symbol": "triangle-down", "size": 11, "color": _RED, "line": {"width": 1, "color": "white"}},
+                customdata=preemptions[shown],
+                hovertemplate="%{customdata:.0f} preempted",
+            ),
+        ]
+    )
+    return _over_steps(figure, "Requests", step, timeline.num_steps)
+
+
+def hits(timeline: Timeline, step: int) -> go.Figure:
+    """Prompt tokens looked up so far, and those found in the cache."""
+    figure = go.Figure(
+        [
+            _line("looked up", timeline.column("queried_tokens"), _GREY, dash="dash"),
+            _line("found", timeline.column("hit_tokens"), _BLUE, fill="tozeroy"),
+        ]
+    )
+    return _over_steps(figure, "Prompt tokens so far", step, timeline.num_steps)
+
+
+def tiers(timeline: Timeline, names: Sequence[str], step: int) -> go.Figure | None:
+    """Blocks in each lower tier; None where there is none."""
+    if timeline.tiers is None:
+        return None
+    held = [np.asarray(column, dtype=np.float64) for column in timeline.tiers.blocks_held]
+    colours, dashes = (_BLUE, _ORANGE), ("solid", "dash")
+    lines = [
+        _line(name, values, colours[place % 2], dash=dashes[place % 2])
+        for place, (name, values) in enumerate(zip(names, held, strict=True))
+    ]
+    return _over_steps(go.Figure(lines), "Blocks below the card", step, timeline.num_steps)
+
+
+def moved(timeline: Timeline, step: int) -> go.Figure | None:
+    """MiB moved down and up in each step, and what came back soon after it went; None without tiers."""
+    if timeline.tiers is None:
+        return None
+    down, up = (
+        np.asarray(column, dtype=np.float64) / MIB for column in (timeline.tiers.bytes_down, timeline.tiers.bytes_up)
+    )
+    figure = go.Figure([_line("down", down, _ORANGE, dash="dash"), _line("up", up, _BLUE)])
+    thrash = np.asarray(timeline.tiers.thrashed_blocks, dtype=np.float64)
+    places = np.flatnonzero(thrash)[:500]
+    figure.add_scatter(
+        x=places,
+        y=up[places],
+        name="thrash: back within 64 steps",
+        mode="markers",
+        marker={"symbol": "x", "size": 9, "color": _RED},
+        customdata=thrash[places],
+        hovertemplate="%{customdata:.0f} blocks came straight back",
+    )
+    return _over_steps(figure, "MiB a step", step, timeline.num_steps)
+
+
+def slots(uses: Sequence[SlotUse]) -> go.Figure:
+    """One stacked bar an allocator: slots that hold tokens, are set aside empty, are broken up, are free."""
+    names = [f"<b>{use.name}</b><br>{simulate_words.count(use.num_running, 'request')} running" for use in uses]
+    parts: tuple[tuple[str, str, str, list[int]], ...] = (
+        ("hold tokens", _BLUE, "", [use.held for use in uses]),
+        ("set aside, empty", _ORANGE, "/", [use.empty for use in uses]),
+        ("free, but broken up", _RED, "x", [use.broken for use in uses]),
+        ("free", "rgba(138,147,156,0.25)", "", [use.free for use in uses]),
+    )
+    figure = go.Figure(
+        [
+            go.Bar(
+                name=name,
+                y=names,
+                x=values,
+                orientation="h",
+                marker={"color": colour, "pattern": {"shape": shape, "fillmode": "overlay", "solidity": 0.3}},
+                hovertemplate=f"%{{x:,}} slots {name}<extra></extra>",
+                width=0.62,
+            )
+            for name, colour, shape, values in parts
+        ]
+    )
+    figure.update_layout(barmode="stack", height=70 + 54 * len(uses), margin={"l": 0, "r": 12, "t": 34, "b": 24})
+    figure.update_yaxes(
+        categoryorder="array", categoryarray=names[::-1], automargin=True, showgrid=False, fixedrange=True
+    )
+    figure.update_xaxes(title="Token slots", fixedrange=True)
+    return _legend_on_top(figure)
+
+
+def _line(name: str, values: Floats, colour: str, *, dash: str = "solid", fill: str = "none") -> go.Scatter:
+    steps, shown = thinned(values)
+    return go.Scatter(
+        x=steps,
+        y=shown,
+        name=name,
+        mode="lines",
+        line={"width": 2, "color": colour, "dash": dash, "shape": "hv"},
+        fill=fill,
+        hovertemplate="%{y:,.0f}",
+    )
+
+
+def _over_steps(figure: go.Figure, title: str, step: int, num_steps: int) -> go.Figure:
+    figure.add_vline(x=step, line_width=2, line_color=_INK)
+    figure.update_xaxes(title="Step", range=[0, max(1, num_steps - 1)], fixedrange=True)
+    figure.update_yaxes(title=title, rangemode="tozero", automargin=True, fixedrange=True)
+    figure.update_layout(height=240, margin={"l": 0, "r": 8, "t": 30, "b": 0}, hovermode="x unified", dragmode=False)
+    return _legend_on_top(figure)
+
+
+def _legend_on_top(figure: go.Figure) -> go.Figure:
+    figure.update_layout(
+        showlegend=True, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}, dragmode=False
+    )
+    return figure

@@ -1,0 +1,336 @@
+"""The Simulate page's form in the sidebar: workload, pool, vLLM's flags, tiers and seed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from pages.parts import problems, simulate_state, words
+from pages.parts.simulate_request import (
+    DRAWN,
+    FAILURES,
+    FILE,
+    LESSON,
+    MOST_ROWS,
+    PLAN,
+    POOLS,
+    TABLE,
+    WORKLOADS,
+    TableRow,
+)
+from pages.parts.simulate_setup import WORKLOAD_TITLES
+from pages.parts.simulate_state import Trace, key, value
+from planner.facts import PlanError
+from planner.sequence import MAX_TOKENS
+from planner.workload import MAX_REQUESTS
+from planner.workload_files import read_requests
+
+_MOST_TRACE_MIB = 64
+_KIND_WORDS = {
+    "fixed": "Fixed",
+    "uniform": "Uniform",
+    "lognormal": "Lognormal",
+    "bimodal": "Chat and long documents",
+    "percentiles": "Through p50, p95, p99",
+}
+_ARRIVAL_WORDS = {"at_once": "All at once", "poisson": "Poisson", "bursty": "In bursts", "steady": "Steady"}
+_COLUMNS = {
+    "arrival_step": "Arrives at step",
+    "num_prompt_tokens": "Prompt tokens",
+    "num_output_tokens": "Output tokens",
+    "prefix": "Prefix no.",
+    "prefix_tokens": "Prefix tokens",
+    "priority": "Priority",
+}
+
+
+def read_sources() -> PlanError | None:
+    """Take in the table or the file as they stand now; the mistake in them, if there is one."""
+    if value("workload") == FILE:
+        uploaded = value("upload")
+        if uploaded is None:
+            simulate_state.hold_trace(None)
+            return None
+        return _read_trace(uploaded.name, uploaded.getvalue())
+    if value("workload") == TABLE:
+        try:
+            simulate_state.keep("rows", rows_from(_edited_records()))
+        except PlanError as problem:
+            return problem
+    return None
+
+
+def _edited_records() -> list[dict[str, Any]]:
+    """The table's rows with the reader's edits: changed cells, deleted and added rows."""
+    records: list[dict[str, Any]] = [asdict(row) for row in simulate_state.table_start()]
+    edits = value(f"editor_{value('table_turn')}") or {}
+    for place, cells in edits.get("edited_rows", {}).items():
+        records[int(place)] |= cells
+    gone = set(edits.get("deleted_rows", ()))
+    return [record for place, record in enumerate(records) if place not in gone] + list(edits.get("added_rows", ()))
+
+
+def simulation_form(problem: PlanError | None) -> None:
+    """Draw the whole form; a mistake is said at its field."""
+    st.subheader("Workload", anchor=False)
+    st.selectbox(
+        "Workload",
+        WORKLOADS,
+        key=key("workload"),
+        format_func=WORKLOAD_TITLES.__getitem__,
+        on_change=simulate_state.choose_workload,
+        label_visibility="collapsed",
+        persist_state="session",
+    )
+    _workload(problem)
+    st.subheader("Pool", anchor=False)
+    _pool(problem)
+    st.subheader("vLLM's scheduler", anchor=False)
+    _flags(problem)
+    _tiers(problem)
+    _whole("seed", "Seed", 0, 10**9, "The same seed draws the same requests: the link holds it.")
+
+
+def _workload(problem: PlanError | None) -> None:
+    workload = value("workload")
+    if workload == DRAWN:
+        _drawn(problem)
+    elif workload == TABLE:
+        _table(problem)
+    elif workload == FILE:
+        _file(problem)
+    elif workload == LESSON:
+        st.caption("Six small requests in 24 blocks of 4 tokens: paging, a shared prefix, preemption, eviction.")
+    elif workload in FAILURES:
+        st.caption("A workload that breaks the pool. What saves it stands above the map, each change simulated anew.")
+    problems.say(problem, "requests", "request_id", "arrival_seconds", "n", "max_steps")
+
+
+def _drawn(problem: PlanError | None) -> None:
+    _whole("num_requests", "Requests", 1, MAX_REQUESTS, "How many requests arrive in all.")
+    _lengths("prompt", "Prompts")
+    _lengths("output", "Answers")
+    problems.say(problem, "low", "p50_tokens", "mean_tokens", "long_fraction", "num_requests")
+    with st.expander("Arrivals", icon=":material/schedule:", key=key("group_arrivals")):
+        _choice("arrivals", "When they come", tuple(_ARRIVAL_WORDS), _ARRIVAL_WORDS)
+        if value("arrivals") != "at_once":
+            _real("rate", "Requests a step", 0.001, 1000.0, "On average. A step is one pass through the model.")
+        if value("arrivals") == "bursty":
+            _real("burst_size", "Requests in a burst", 1.0, 10_000.0, "On average.")
+        problems.say(problem, "rate")
+    with st.expander("Shared system prompts", icon=":material/content_copy:", key=key("group_prefixes")):
+        _whole("num_prefixes", "Different system prompts", 0, 10_000, "0: nothing is shared.")
+        _whole("prefix_tokens", "Tokens of each", 0, MAX_TOKENS, "They stand in front of the drawn prompt.")
+        _real("shared_fraction", "Fraction that begins with one", 0.0, 1.0, "From 0 to 1.")
+        _whole("n", "Samples of each request (n)", 1, 64, "Parallel samples share the prompt's blocks.")
+        problems.say(problem, "num_prefixes", "prefix_tokens")
+
+
+def _lengths(side: str, title: str) -> None:
+    with st.expander(title, icon=":material/straighten:", key=key(f"group_{side}")):
+        _choice(f"{side}_kind", f"{title}: lengths", tuple(_KIND_WORDS), _KIND_WORDS)
+        kind = value(f"{side}_kind")
+        if kind in {"fixed", "lognormal", "bimodal"}:
+            _real(f"{side}_mean", "Mean, tokens", 1.0, 1e6, "Of the chats, where there are long documents too.")
+        if kind in {"lognormal", "bimodal"}:
+            _real(f"{side}_spread", "Spread", 0.0, 5.0, "Standard deviation of the logarithm.")
+        if kind == "bimodal":
+            _real(f"{side}_long_mean", "Mean of the long ones, tokens", 1.0, 1e6, "")
+            _real(f"{side}_long_fraction", "Fraction of long ones", 0.0, 1.0, "From 0 to 1.")
+        if kind == "percentiles":
+            for name in ("p50", "p95", "p99"):
+                _real(f"{side}_{name}", f"{name}, tokens", 1.0, 1e6, "")
+        _whole(f"{side}_low", "Shortest, tokens", 1, MAX_TOKENS, "Drawn lengths are cut to this.")
+        _whole(f"{side}_high", "Longest, tokens", 1, MAX_TOKENS, "Drawn lengths are cut to this.")
+
+
+def _table(problem: PlanError | None) -> None:
+    st.caption(
+        f"At most {MOST_ROWS} rows. Rows with the same prefix number begin with the same tokens; 0 shares nothing."
+    )
+    frame = pd.DataFrame([asdict(row) for row in simulate_state.table_start()])
+    st.data_editor(
+        frame,
+        key=key(f"editor_{value('table_turn')}"),
+        num_rows="dynamic",
+        column_config={
+            name: st.column_config.NumberColumn(title, min_value=0, max_value=MAX_TOKENS, step=1)
+            for name, title in _COLUMNS.items()
+        },
+    )
+    problems.say(problem, "rows")
+
+
+def _file(problem: PlanError | None) -> None:
+    st.file_uploader(
+        "Trace: CSV, JSON or JSONL",
+        type=["csv", "json", "jsonl"],
+        key=key("upload"),
+        max_upload_size=_MOST_TRACE_MIB,
+        help="A row a request: num_prompt_tokens, num_output_tokens, and arrival_step or arrival_seconds; prefix_id and "
+        "prefix_tokens if prompts share a start. The public Mooncake and Azure traces are understood as they are.",
+    )
+    st.caption(
+        f"At most {_MOST_TRACE_MIB} MiB and {MAX_REQUESTS:,} requests. The file stays here: a link does not hold it."
+    )
+    _real("step_seconds", "Seconds a step", 0.0001, 3600.0, "For traces that arrive by the clock.")
+    problems.say(problem, "requests", *_TRACE_FIELDS)
+
+
+_TRACE_FIELDS = (
+    "trace", "request_id", "arrival_step", "arrival_seconds", "num_prompt_tokens", "num_output_tokens", "prefix_tokens",
+    "prompt_token_ids", "output_token_ids", "accepted_drafts", "hash_ids", "priority", "step_seconds",
+)  # fmt: skip
+
+
+def _read_trace(name: str, content: bytes) -> PlanError | None:
+    """Hold the file's requests, or none of them and the mistake."""
+    digest = hashlib.sha256(content).hexdigest()
+    held = simulate_state.held_trace()
+    if held is not None and held.digest == digest:
+        return None
+    simulate_state.hold_trace(None)
+    try:
+        text = content.decode("utf-8-sig")
+        requests = read_requests(io.StringIO(text, newline=""), name=name)
+    except UnicodeDecodeError:
+        return PlanError("requests", name, f"{name} is not a text file in UTF-8.")
+    except PlanError as problem:
+        return problem
+    simulate_state.hold_trace(Trace(name=name, digest=digest, requests=requests))
+    return None
+
+
+def _pool(problem: PlanError | None) -> None:
+    st.segmented_control(
+        "Pool",
+        POOLS,
+        key=key("pool"),
+        required=True,
+        format_func={"toy": "Set by hand", PLAN: "From the plan"}.__getitem__,
+        on_change=simulate_state.choose_pool,
+        help="From the plan: the blocks, block size, KV groups and flags of the Plan page.",
+        label_visibility="collapsed",
+        persist_state="session",
+    )
+    problems.say(problem, "pool")
+    if value("pool") == PLAN:
+        plan = simulate_state.plan_now()
+        if plan is not None:
+            st.caption(
+                words.plain(f"{words.subject(plan)}: {plan.pool.num_blocks:,} blocks of {plan.pool.block_size}.")
+            )
+        return
+    _whole("num_gpu_blocks", "--num-gpu-blocks-override", 2, 10_000_000, "Blocks of the pool, with vLLM's null block.")
+    problems.say(problem, "num_gpu_blocks")
+    _whole("block_size", "--block-size", 1, 65_536, "Tokens in a block.")
+    problems.say(problem, "block_size")
+    _whole(
+        "sliding_window",
+        "Sliding window, tokens",
+        0,
+        MAX_TOKENS,
+        "Adds a second KV group whose layers see only so many tokens back. 0: full attention alone.",
+    )
+    problems.say(problem, "sliding_window", "groups")
+
+
+def _flags(problem: PlanError | None) -> None:
+    _whole("max_num_seqs", "--max-num-seqs", 1, 1_000_000, "The most requests that run at once.")
+    _whole("max_num_batched_tokens", "--max-num-batched-tokens", 1, 100_000_000, "Tokens that one step may compute.")
+    _whole("max_model_len", "--max-model-len", 2, 100_000_000, "The longest request, prompt and answer together.")
+    problems.say(problem, "max_num_seqs", "max_num_batched_tokens", "max_model_len")
+    _switch("enable_prefix_caching", "--enable-prefix-caching", "Full blocks stay findable for equal prefixes.")
+    with st.expander("More flags", icon=":material/tune:", key=key("group_flags")):
+        _choice(
+            "scheduling_policy", "--scheduling-policy", ("fcfs", "priority"), {"fcfs": "fcfs", "priority": "priority"}
+        )
+        _switch("async_scheduling", "--async-scheduling", "The next step is scheduled while one is computed.")
+        _switch("enable_chunked_prefill", "--enable-chunked-prefill", "A long prompt may be spread over steps.")
+        _whole(
+            "long_prefill_token_threshold",
+            "--long-prefill-token-threshold",
+            0,
+            100_000_000,
+            "The most prompt tokens of one request in a step. 0: no limit.",
+        )
+        _real("watermark", "--watermark", 0.0, 0.99, "The fraction of the pool that admission leaves free.")
+        _whole(
+            "num_speculative_tokens",
+            "num_speculative_tokens",
+            0,
+            1000,
+            "Draft tokens a step; their slots are reserved.",
+        )
+        if value("num_speculative_tokens"):
+            _real("draft_acceptance", "Chance that a draft is right", 0.0, 1.0, "")
+        problems.say(
+            problem, "scheduling_policy", "watermark", "long_prefill_token_threshold", "num_speculative_tokens"
+        )
+
+
+def _tiers(problem: PlanError | None) -> None:
+    with st.expander("Host memory and disk", icon=":material/stacks:", key=key("group_tiers")):
+        st.caption("KV offload: evicted blocks go down and come back on a prefix hit.")
+        _whole("host_blocks", "Host memory, blocks", 0, 10_000_000, "0: none.")
+        _whole("disk_blocks", "Disk, blocks", 0, 100_000_000, "0: none.")
+        if value("host_blocks") or value("disk_blocks"):
+            _real("host_gb_per_second", "Host to card, GB/s", 0.1, 10_000.0, "PCIe 5 ×16 reaches about 50.")
+            _real("disk_gb_per_second", "Disk to card, GB/s", 0.01, 10_000.0, "One NVMe drive reaches about 5.")
+            _choice("tier_policy", "What a full tier drops", ("lru", "arc"), {"lru": "LRU", "arc": "ARC"})
+            load_words = {"always": "Always", "when_faster": "When faster than computing again"}
+            _choice("load_rule", "Load on a hit", tuple(load_words), load_words)
+        problems.say(problem, "capacity_bytes", "block_bytes")
+    problems.say(problem if value("host_blocks") or value("disk_blocks") else None, "groups")
+
+
+def _whole(field: str, label: str, least: int, most: int, meaning: str) -> None:
+    st.number_input(
+        label, min_value=least, max_value=most, step=1, key=key(field), help=meaning or None, persist_state="session"
+    )
+
+
+def _real(field: str, label: str, least: float, most: float, meaning: str) -> None:
+    st.number_input(
+        label,
+        min_value=least,
+        max_value=most,
+        key=key(field),
+        help=meaning or None,
+        format="%g",
+        persist_state="session",
+    )
+
+
+def _choice(field: str, label: str, options: Sequence[str], option_words: dict[str, str]) -> None:
+    st.selectbox(label, options, key=key(field), format_func=option_words.__getitem__, persist_state="session")
+
+
+def _switch(field: str, label: str, meaning: str) -> None:
+    st.toggle(label, key=key(field), help=meaning, persist_state="session")
+
+
+def rows_from(records: Sequence[dict[str, Any]]) -> tuple[TableRow, ...]:
+    """The table's rows; raises `PlanError` naming the first row that lacks a number."""
+    if len(records) > MOST_ROWS:
+        raise PlanError(
+            "rows", len(records), f"The table has {len(records)} rows; {MOST_ROWS} are allowed: take a trace file."
+        )
+    rows = []
+    for number, record in enumerate(records, 1):
+        cells = {name: record.get(name) for name in _COLUMNS}
+        for name in ("num_prompt_tokens", "num_output_tokens"):
+            if cells[name] is None:
+                raise PlanError("rows", number, f"Row {number}: {_COLUMNS[name].lower()} is empty; write how many.")
+        for name, cell in cells.items():
+            if cell is not None and (cell != int(cell) or not 0 <= cell <= MAX_TOKENS):
+                text = f"Row {number}: {_COLUMNS[name].lower()} must be a whole number from 0 to {MAX_TOKENS:,}."
+                raise PlanError("rows", cell, text)
+        rows.append(TableRow(**{name: int(cell or 0) for name, cell in cells.items()}))
+    return tuple(rows)

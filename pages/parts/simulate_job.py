@@ -1,0 +1,68 @@
+"""A simulation in a thread of its own, so that the page stays alive: progress, stop, and the result when it is there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+from pages.parts.simulate_setup import Setup
+from planner.contiguous import POLICIES, ContiguousResult, simulate_contiguous
+from planner.facts import PlanError
+from planner.simulate import SimulationResult, simulate
+
+_FORSAKEN_AFTER_SECONDS = 60.0  # nobody asked for so long: the reader has gone
+_MOST_CONTIGUOUS_STEPS = 4_000_000  # steps × requests at once
+
+
+class SimulationJob:
+    """One simulation under way or done. `is_done` comes last: then either `result` or `problem` is set."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.fraction = 0.0
+        self.num_steps = 0
+        self.result: SimulationResult | None = None
+        self.contiguous: tuple[ContiguousResult, ...] = ()
+        self.problem: PlanError | None = None
+        self._is_stopping = False
+        self._asked_at = time.monotonic()
+        self._thread = threading.Thread(target=self._work, name="simulation", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing more to wait for."""
+        return not self._thread.is_alive()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the job is done after at most `seconds`."""
+        self._asked_at = time.monotonic()
+        self._thread.join(seconds)
+        return self.is_done
+
+    def stop(self) -> None:
+        """End the job early; what was simulated until then stays."""
+        self._is_stopping = True
+
+    def _work(self) -> None:
+        options = replace(self.setup.options, progress=self._note, should_stop=self._should_stop)
+        try:
+            self.result = simulate(self.setup.config, self.setup.requests, options)
+            self.contiguous = self._contiguous(self.result)
+        except PlanError as problem:
+            self.problem = problem
+
+    def _contiguous(self, result: SimulationResult) -> tuple[ContiguousResult, ...]:
+        """The allocators that paging replaced; none where requests arrive by the clock or the run is very long."""
+        setup = self.setup
+        is_long = result.summary.num_steps * max(1, result.summary.peak_running) > _MOST_CONTIGUOUS_STEPS
+        if result.summary.is_stopped or is_long or setup.options.step_seconds is not None:
+            return ()
+        return tuple(simulate_contiguous(setup.config, setup.requests, policy) for policy in POLICIES)
+
+    def _note(self, fraction: float, num_steps: int) -> None:
+        self.fraction, self.num_steps = fraction, num_steps
+
+    def _should_stop(self) -> bool:
+        return self._is_stopping or time.monotonic() - self._asked_at > _FORSAKEN_AFTER_SECONDS

@@ -1,0 +1,336 @@
+"""The Simulate page's answer: what the run shows, the player with its map, and what stands behind the step it shows."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, cast
+
+import pandas as pd
+import streamlit as st
+
+from pages.parts import (
+    block_map,
+    simulate_charts,
+    simulate_downloads,
+    simulate_state,
+    simulate_words,
+    state,
+    step_player,
+    words,
+)
+from pages.parts.simulate_job import SimulationJob
+from pages.parts.simulate_request import FAILURES
+from pages.parts.simulate_setup import pool_words
+from pages.parts.simulate_state import key, value
+from pages.parts.step_player import Run
+from planner.facts import PlanError
+from planner.failure_presets import FailureKind, failure_preset
+from planner.simulate import SimulationResult, SimulationSummary
+
+_QUIET_CHART = {"displayModeBar": False, "scrollZoom": False}
+_MOST_EVENTS = 2_000  # in the log's table, around the step
+_MOST_TABLE_ROWS = 5_000
+_POLL_SECONDS = 0.4
+
+
+def say_instead_of_run(problem: PlanError) -> None:
+    """Draw `problem` in the map's place."""
+    if problem.value == state.NOT_LOADED:
+        st.header("Nothing to simulate yet", anchor=False)
+        st.info(words.plain(problem.text), icon=":material/info:")
+        return
+    st.header(":red[:material/error:] This cannot be simulated", anchor=False)
+    st.error(words.plain(problem.text), icon=":material/error:")
+
+
+@st.fragment(run_every=_POLL_SECONDS)
+def progress(job: SimulationJob) -> None:
+    """How far the simulation is, with a button that stops it; the page is drawn anew when it is done."""
+    if job.wait(0):
+        st.rerun()
+    st.header("Simulating…", anchor=False)
+    st.progress(job.fraction, text=f"{words.count(job.num_steps)} steps, {job.fraction:.0%} of the tokens served")
+    st.button("Stop", key=key("stop"), icon=":material/stop_circle:", on_click=job.stop)
+
+
+def summary(job: SimulationJob, result: SimulationResult) -> None:
+    """What the whole run comes to, in words and in figures."""
+    config, found = result.timeline.config, result.summary
+    st.caption(words.plain(f"{job.setup.title} · {pool_words(config, job.setup.block_bytes)}"))
+    st.header(simulate_words.run_finding(found, config), anchor=False)
+    for note in job.setup.notes:
+        st.info(words.plain(note), icon=":material/info:")
+    if found.is_stopped:
+        st.warning(simulate_words.stopped_words(found), icon=":material/stop_circle:")
+    usable = config.num_usable_blocks
+    with st.container(horizontal=True, gap="small"):
+        _metric(
+            "Steps",
+            words.count(found.num_steps),
+            f"{found.seconds:.3g} s" if found.seconds else None,
+            "Passes through the model.",
+        )
+        _metric(
+            "Most at once",
+            words.count(found.peak_running),
+            f"{words.count(found.peak_waiting)} waiting at most",
+            "Requests running in one step.",
+        )
+        _metric(
+            "Peak of the pool",
+            simulate_words.percent(found.peak_used_blocks, usable),
+            f"{found.peak_used_blocks:,} of {usable:,} blocks",
+            f"On average {found.mean_used_fraction:.0%} were in use. Cached blocks that nobody holds count as free.",
+        )
+        _metric(
+            "Preemptions",
+            words.count(found.num_preemptions),
+            f"{words.count(found.recomputed_tokens)} tokens again",
+            "The pool was full: the latest request gave its blocks back and starts over, from what is still cached.",
+        )
+        _metric(
+            "Prefix hits",
+            simulate_words.percent(found.hit_tokens, found.queried_tokens),
+            f"{words.count(found.hit_tokens)} tokens",
+            f"Of {words.count(found.queried_tokens)} prompt tokens looked up.",
+        )
+
+
+def _metric(label: str, shown: str, below: str | None, explanation: str) -> None:
+    st.metric(label, shown, below, delta_color="off", delta_arrow="off", border=True, help=explanation, width="stretch")
+
+
+def remedies() -> None:
+    """For a preset that breaks: its story, and each flag change with what it did in a new simulation."""
+    kind = value("workload")
+    if kind not in FAILURES:
+        return
+    seed = int(value("seed") or 0)
+    preset = failure_preset(cast("FailureKind", kind), seed=seed)
+    st.markdown(f"**{words.plain(preset.title)}.** {words.plain(preset.story)}")
+    with st.spinner("Trying what could save it…"):
+        found = simulate_state.cached_remedies(kind, seed)
+    st.subheader("What saves it", anchor=False)
+    st.caption(f"Each change was simulated anew. The number is the {words.plain(preset.metric)}; lower is better.")
+    for place, remedy in enumerate(found):
+        with st.container(border=True, horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            with st.container(gap=None):
+                sign = ":green[:material/check_circle:]" if remedy.is_saving else ":material/remove:"
+                st.markdown(f"{sign} `{remedy.flags}`")
+                st.caption(
+                    words.plain(
+                        f"{words.three_digits(remedy.before)} → {words.three_digits(remedy.after)} · {remedy.why}"
+                    )
+                )
+            st.button(
+                "Apply",
+                key=key(f"remedy_{place}"),
+                on_click=simulate_state.apply_config,
+                args=(remedy.config,),
+                help="Set these flags in the form and play the run.",
+            )
+
+
+@st.fragment
+def stage(run: Run, job: SimulationJob) -> None:
+    """The player, the map, and what stands behind the step that it shows."""
+    st.segmented_control(
+        "Colour by",
+        simulate_state.COLOURS,
+        key=key("colour_by"),
+        required=True,
+        format_func={"request": "Request", "state": "State", "group": "KV group"}.__getitem__,
+        persist_state="session",
+    )
+    view = simulate_state.view_of(run)
+    block_map.block_map(
+        step_player.encode_view(run, view),
+        key=simulate_state.MAP,
+        on_step=simulate_state.follow_player,
+        on_pick=partial(simulate_state.picked_block, run),
+        on_choose=partial(simulate_state.chosen_request, run),
+    )
+    st.caption(
+        "Keys: k plays and pauses, j and l step, n jumps to the next event, Home and End. On the map: arrows move the "
+        "cursor, Enter picks its block, + and − zoom (or Ctrl and the wheel), Esc lets the request go."
+    )
+    tabs = st.tabs(["One request", "What happened", "Over time", "Without paging", "Export"])
+    with tabs[0]:
+        _one_request(run, view.step)
+    with tabs[1]:
+        _log(run, view.step)
+    with tabs[2]:
+        _over_time(run, job, view.step)
+    with tabs[3]:
+        _without_paging(run, job, view.step)
+    with tabs[4]:
+        _export(run)
+    state.write_link(simulate_state.link_text())
+
+
+def _one_request(run: Run, step: int) -> None:
+    timeline = run.timeline
+    block = value("block")
+    if block is not None:
+        st.markdown(
+            f"**{words.plain(simulate_words.block_sentence(timeline.block(step, block), timeline.config.block_size))}**"
+        )
+    frame = timeline.frame(step)
+    known = [*frame.running, *frame.waiting]
+    chosen = value("selected")
+    if chosen in timeline.request_ids and chosen not in known:
+        known.insert(0, chosen)
+    st.selectbox(
+        "Request",
+        known,
+        index=None,
+        key=key("selected"),
+        placeholder="Choose a request, or click one of its blocks",
+        help="Its blocks stand out on the map.",
+        persist_state="session",
+    )
+    if chosen not in timeline.request_ids:
+        st.caption("No request is chosen.")
+        return
+    goal = run.goals[timeline.ordinal(chosen)]
+    st.markdown(words.plain(simulate_words.request_sentence(timeline, step, chosen, goal)))
+    rows = timeline.table(step, chosen)
+    if not rows:
+        return
+    has_groups = len(timeline.config.groups) > 1
+    table: list[dict[str, object]] = [
+        ({"KV group": step_player.group_words(timeline.config.groups[row.group])} if has_groups else {})
+        | {
+            "Logical block": row.index,
+            "Physical block": row.block or None,
+            "Tokens": f"{row.first_token:,}–{row.first_token + timeline.config.block_size - 1:,}",
+            "Filled": f"{row.num_tokens} of {timeline.config.block_size}" if row.block else "left the window",
+            "Shared with": ", ".join(row.shared_with) or "–",
+        }
+        for row in rows[:_MOST_TABLE_ROWS]
+    ]
+    st.dataframe(
+        pd.DataFrame(table),
+        hide_index=True,
+        height=min(420, 38 + 35 * len(table)),
+        alt=f"Block table of {chosen} at step {step}",
+    )
+
+
+def _log(run: Run, step: int) -> None:
+    timeline = run.timeline
+    events = timeline.events_between(max(0, step - 400), step + 1)[-_MOST_EVENTS:]
+    only = st.pills(
+        "Only",
+        ["arrived", "admitted", "shared", "preempted", "resumed", "evicted", "finished"],
+        key=key("only"),
+        selection_mode="multi",
+        persist_state="session",
+    )
+    shown = [event for event in reversed(events) if not only or event.kind in only]
+    if not shown:
+        st.caption(f"Nothing of this kind happened in the 400 steps up to step {step:,}.")
+        return
+    st.caption("The latest first. Choose a row to go to its step.")
+    frame = pd.DataFrame([{"Step": event.step, "What happened": event.text} for event in shown])
+    st.dataframe(
+        frame,
+        hide_index=True,
+        height=min(420, 38 + 35 * len(shown)),
+        key=key("log"),
+        on_select=partial(simulate_state.jump_to_row, [event.step for event in shown]),
+        selection_mode="single-row",
+        column_config={
+            "Step": st.column_config.NumberColumn(width="small"),
+            "What happened": st.column_config.TextColumn(width="large"),
+        },
+        alt=f"What happened up to step {step}, the latest first",
+    )
+
+
+def _over_time(run: Run, job: SimulationJob, step: int) -> None:
+    timeline = run.timeline
+    offload = job.setup.options.offload
+    names = [tier.name for tier in offload.tiers] if offload else []
+    found = job.result.summary if job.result else None
+    usable = timeline.config.num_usable_blocks
+    peak = f"at most {found.peak_used_blocks:,} of {usable:,}" if found else ""
+    figures: list[tuple[str, Any, str]] = [
+        ("Blocks of the pool", simulate_charts.usage(timeline, step), f"Blocks in use over the steps: {peak}."),
+        (
+            "Requests",
+            simulate_charts.queue(timeline, step),
+            _queue_words(found),
+        ),
+        (
+            "Prefix cache",
+            simulate_charts.hits(timeline, step),
+            f"Prompt tokens looked up and found: {found.hit_tokens if found else 0:,} found.",
+        ),
+        (
+            "Tiers below the card",
+            simulate_charts.tiers(timeline, names, step),
+            f"Blocks held by {' and '.join(names)}.",
+        ),
+        ("Bytes moved", simulate_charts.moved(timeline, step), _moved_words(timeline)),
+    ]
+    drawn = [each for each in figures if each[1] is not None]
+    for place in range(0, len(drawn), 2):
+        for column, (title, figure, alt) in zip(st.columns(2, gap="medium"), drawn[place : place + 2], strict=False):
+            with column:
+                st.markdown(f"**{title}**")
+                st.plotly_chart(figure, key=key(f"chart_{title}"), config=_QUIET_CHART, alt=alt)
+    if timeline.tiers is not None:
+        st.caption(_moved_words(timeline))
+    st.caption("The upright line is the step of the map.")
+
+
+def _queue_words(found: SimulationSummary | None) -> str:
+    if found is None:
+        return ""
+    most = f"{found.peak_running:,} and {found.peak_waiting:,} at most"
+    return f"Running and waiting requests: {most}; {simulate_words.count(found.num_preemptions, 'preemption')}."
+
+
+def _moved_words(timeline: Any) -> str:  # a Timeline, with tiers or without
+    if timeline.tiers is None:
+        return ""
+    columns = timeline.tiers
+    thrash = sum(columns.thrashed_blocks)
+    told = f"{words.small_bytes(sum(columns.bytes_down))} went down and {words.small_bytes(sum(columns.bytes_up))} came back"
+    return (
+        f"{told}, in {words.three_digits(sum(columns.seconds_moving))} s of loading; {sum(columns.hit_tokens):,} tokens were "
+        f"loaded instead of computed. {simulate_words.count(thrash, 'block')} came back within 64 steps of going: thrash."
+    )
+
+
+def _without_paging(run: Run, job: SimulationJob, step: int) -> None:
+    if job.result is None or not job.contiguous:
+        st.info("The comparison needs a whole run of moderate length with arrivals in steps.", icon=":material/info:")
+        return
+    uses = simulate_words.slot_uses(run.timeline, job.contiguous, step)
+    finding = simulate_words.slots_finding(uses, step)
+    st.markdown("The same requests at the same step, with one unbroken run of token slots a request instead of blocks.")
+    st.plotly_chart(simulate_charts.slots(uses), key=key("slots"), config=_QUIET_CHART, alt=finding)
+    st.caption(finding)
+    st.caption(simulate_words.contiguous_finding(job.contiguous, job.result.summary, len(run.goals)))
+
+
+def _export(run: Run) -> None:
+    events = run.timeline.events
+    st.caption(f"{words.count(len(events))} events. The frame itself is saved with “Save PNG” beside the map.")
+    with st.container(horizontal=True):
+        for label, make, name, mime in (
+            ("Events as CSV", simulate_downloads.events_csv, "kvscope-events.csv", "text/csv"),
+            ("Events as JSONL", simulate_downloads.events_jsonl, "kvscope-events.jsonl", "application/jsonl"),
+        ):
+            st.download_button(
+                label,
+                partial(make, events),
+                name,
+                mime,
+                key=key(f"download_{name}"),
+                icon=":material/download:",
+                on_click="ignore",
+            )
+    st.caption("The address of this page holds the pool, the workload, the seed and the step: share it as it is.")

@@ -1,0 +1,279 @@
+"""From the form's value to an engine and its requests: presets, drawn, hand-made and uploaded workloads, the plan's pool.
+
+Pure; knows no Streamlit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
+
+from pages.parts.simulate_request import (
+    BURST,
+    DRAWN,
+    FAILURES,
+    FILE,
+    FRAGMENTATION,
+    LESSON,
+    LONG,
+    PLAN,
+    TABLE,
+    SimulationInput,
+    TableRow,
+    start_of,
+)
+from planner.answer import Plan
+from planner.block_hashes import Piece
+from planner.facts import PlanError
+from planner.failure_presets import FailureKind, failure_preset
+from planner.sequence import SimulatedRequest
+from planner.simulation import SimulationOptions
+from planner.simulator_config import FULL_ATTENTION, KvGroup, SimulatorConfig
+from planner.step_time import FixedStepTime
+from planner.tiers import OffloadConfig, Tier
+from planner.units import GIB
+from planner.workload import ArrivalProcess, LengthDistribution, WorkloadSpec, draw_workload
+from planner.workload_files import has_times
+
+TOY_BYTES_PER_TOKEN = 131_072  # assumed for a toy pool: an 8B model with 32 layers of 8 bf16 KV heads of 128
+_RECOMPUTE_SECONDS_PER_TOKEN = 1 / 20_000  # assumed: prefill of an 8B model on one large card
+_MOST_STEPS = 300_000
+_FULL_KINDS, _WINDOW_KINDS, _CHUNK_KINDS = {"full", "mla", "indexer"}, {"sliding"}, {"chunked"}
+
+WORKLOAD_TITLES = {
+    LESSON: "A first lesson",
+    BURST: "Breaks: a burst of long prompts",
+    LONG: "Breaks: too many long generations",
+    FRAGMENTATION: "Breaks: fragmentation",
+    DRAWN: "Drawn from distributions",
+    TABLE: "My own requests",
+    FILE: "A trace file",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """All that a simulation needs; `notes` say what was left out."""
+
+    title: str
+    config: SimulatorConfig
+    requests: tuple[SimulatedRequest, ...]
+    options: SimulationOptions
+    block_bytes: int
+    notes: tuple[str, ...] = ()
+
+
+def start_for(workload: str) -> SimulationInput:
+    """Where a workload starts, a failure preset with its own pool and flags."""
+    start = start_of(workload)
+    if workload not in FAILURES:
+        return start
+    return with_config(start, failure_preset(cast("FailureKind", workload), seed=start.seed).config)
+
+
+def with_config(asked: SimulationInput, config: SimulatorConfig) -> SimulationInput:
+    """`asked` with the pool and the flags of `config`."""
+    shared = {field.name for field in fields(SimulationInput)} & {field.name for field in fields(SimulatorConfig)}
+    values: dict[str, Any] = {name: getattr(config, name) for name in shared}
+    return replace(asked, **values)
+
+
+def with_plan(asked: SimulationInput, plan: Plan) -> SimulationInput:
+    """`asked` with the plan's pool and the flags as vLLM resolves them."""
+    resolved: dict[str, Any] = {item.name: item.value for item in plan.resolved}
+    names = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "enable_prefix_caching")
+    values: dict[str, Any] = {name: resolved[name] for name in names if resolved.get(name) is not None}
+    return replace(
+        asked,
+        pool=PLAN,
+        num_gpu_blocks=max(2, plan.pool.num_blocks),
+        block_size=plan.pool.block_size,
+        async_scheduling=bool(resolved.get("async_scheduling", False)),
+        sliding_window=0,
+        **values,
+    )
+
+
+def setup(asked: SimulationInput, plan: Plan | None, uploaded: Sequence[SimulatedRequest] | None) -> Setup:
+    """The engine and the requests that `asked` describes; raises `PlanError` at the field that stands in the way."""
+    groups, notes, block_bytes = _pool(asked, plan)
+    config = _config(asked, groups, plan)
+    requests = _requests(asked, uploaded)
+    return Setup(
+        title=WORKLOAD_TITLES[asked.workload],
+        config=config,
+        requests=requests,
+        options=SimulationOptions(
+            seed=asked.seed,
+            draft_acceptance=asked.draft_acceptance,
+            step_seconds=FixedStepTime(asked.step_seconds) if has_times(requests) else None,
+            offload=_offload(asked, block_bytes),
+            max_steps=_MOST_STEPS,
+        ),
+        block_bytes=block_bytes,
+        notes=notes,
+    )
+
+
+def goals(requests: Sequence[SimulatedRequest], max_model_len: int) -> tuple[int, ...]:
+    """How many tokens each sequence will hold at its end."""
+    wholes = ((request.num_prompt_tokens + request.num_output_tokens, request.n) for request in requests)
+    return tuple(min(whole, max_model_len) for whole, samples in wholes for _ in range(samples))
+
+
+def table_requests(rows: Sequence[TableRow]) -> tuple[SimulatedRequest, ...]:
+    """The requests of a hand-made table; the first bad row is refused with its number."""
+    if not rows:
+        raise PlanError("rows", None, "The table is empty: add a request.")
+    requests = []
+    for number, row in enumerate(rows, 1):
+        try:
+            requests.append(_table_request(number, row))
+        except PlanError as error:
+            raise PlanError("rows", error.value, f"Row {number}: {_lower(error.text)}") from error
+    return tuple(requests)
+
+
+def _lower(text: str) -> str:
+    """A sentence about request `rN` without naming it, to stand after "Row N:"."""
+    return text.split(": ", 1)[1] if text.startswith("Request ") and ": " in text else text
+
+
+def _table_request(number: int, row: TableRow) -> SimulatedRequest:
+    if row.prefix and not row.prefix_tokens:
+        raise PlanError("rows", number, f"Request r{number}: a shared prefix needs its length in tokens.")
+    piece = Piece(key=f"system prompt {row.prefix}", num_tokens=row.prefix_tokens)
+    return SimulatedRequest(
+        request_id=f"r{number}",
+        arrival_step=row.arrival_step,
+        num_prompt_tokens=row.num_prompt_tokens,
+        num_output_tokens=row.num_output_tokens,
+        priority=row.priority,
+        shared_pieces=(piece,) if row.prefix else (),
+    )
+
+
+def _requests(asked: SimulationInput, uploaded: Sequence[SimulatedRequest] | None) -> tuple[SimulatedRequest, ...]:
+    if asked.workload in FAILURES:
+        return failure_preset(cast("FailureKind", asked.workload), seed=asked.seed).requests
+    if asked.workload == FILE:
+        if uploaded is None:
+            raise PlanError("trace", "not_loaded", "Choose a trace file: CSV, JSON or JSONL, one request a row.")
+        return tuple(uploaded)
+    if asked.workload == DRAWN:
+        return draw_workload(drawn_spec(asked), seed=asked.seed)
+    return table_requests(start_of(LESSON).rows if asked.workload == LESSON else asked.rows)
+
+
+def drawn_spec(asked: SimulationInput) -> WorkloadSpec:
+    """The distributions of a drawn workload."""
+    return WorkloadSpec(
+        num_requests=asked.num_requests,
+        prompt=_lengths(asked, "prompt"),
+        output=_lengths(asked, "output"),
+        arrivals=ArrivalProcess(kind=cast("Any", asked.arrivals), rate=asked.rate, burst_size=asked.burst_size),
+        num_prefixes=asked.num_prefixes,
+        prefix_tokens=asked.prefix_tokens,
+        shared_fraction=asked.shared_fraction,
+        max_priority=1 if asked.scheduling_policy == "priority" else 0,
+        n=asked.n,
+        max_model_len=asked.max_model_len,
+    )
+
+
+def _lengths(asked: SimulationInput, side: str) -> LengthDistribution:
+    def value(name: str) -> Any:  # of that field's own type
+        return getattr(asked, f"{side}_{name}")
+
+    return LengthDistribution(
+        kind=value("kind"),
+        low=value("low"),
+        high=value("high"),
+        mean_tokens=value("mean"),
+        spread=value("spread"),
+        long_mean_tokens=value("long_mean"),
+        long_fraction=value("long_fraction"),
+        p50_tokens=value("p50"),
+        p95_tokens=value("p95"),
+        p99_tokens=value("p99"),
+    )
+
+
+def _pool(asked: SimulationInput, plan: Plan | None) -> tuple[tuple[KvGroup, ...], tuple[str, ...], int]:
+    """The KV groups, what is left out of them, and the bytes of one block."""
+    if asked.pool != PLAN:
+        window = KvGroup(kind="sliding_window", span_tokens=asked.sliding_window or 1)
+        toy = (FULL_ATTENTION, window) if asked.sliding_window else (FULL_ATTENTION,)
+        return toy, (), TOY_BYTES_PER_TOKEN * asked.block_size
+    if plan is None or plan.pool.num_blocks < 2:
+        text = "The plan has no pool to simulate: mend it on the Plan page, or take a toy pool."
+        raise PlanError("pool", "plan", text)
+    found = [_group(group.kind, group.sliding_window) for group in plan.pool.groups]
+    groups = tuple(group for group in found if group is not None)
+    if not groups:
+        raise PlanError("pool", "plan", "The plan's model has no attention cache: there are no block tables to show.")
+    left_out = len(found) - len(groups)
+    note = f"{left_out} recurrent-state groups take a block or two a request; they are left out here."
+    return groups, (note,) if left_out else (), plan.pool.bytes_per_block
+
+
+def _group(kinds: str, span: int | None) -> KvGroup | None:
+    names = set(kinds.split("+"))
+    if names & _FULL_KINDS:
+        return FULL_ATTENTION
+    if names & _WINDOW_KINDS and span:
+        return KvGroup(kind="sliding_window", span_tokens=span)
+    return KvGroup(kind="chunked_local", span_tokens=span) if names & _CHUNK_KINDS and span else None
+
+
+def _config(asked: SimulationInput, groups: tuple[KvGroup, ...], plan: Plan | None) -> SimulatorConfig:
+    is_planned = asked.pool == PLAN and plan is not None
+    return SimulatorConfig(
+        num_gpu_blocks=plan.pool.num_blocks if is_planned and plan else asked.num_gpu_blocks,
+        block_size=plan.pool.block_size if is_planned and plan else asked.block_size,
+        groups=groups,
+        max_num_seqs=asked.max_num_seqs,
+        max_num_batched_tokens=asked.max_num_batched_tokens,
+        max_model_len=asked.max_model_len,
+        enable_prefix_caching=asked.enable_prefix_caching,
+        scheduling_policy=cast("Any", asked.scheduling_policy),
+        async_scheduling=asked.async_scheduling,
+        enable_chunked_prefill=asked.enable_chunked_prefill,
+        long_prefill_token_threshold=asked.long_prefill_token_threshold,
+        watermark=asked.watermark,
+        num_speculative_tokens=asked.num_speculative_tokens,
+        num_lookahead_tokens=asked.num_speculative_tokens,
+    )
+
+
+def _offload(asked: SimulationInput, block_bytes: int) -> OffloadConfig | None:
+    sizes = (
+        ("host memory", asked.host_blocks, asked.host_gb_per_second),
+        ("disk", asked.disk_blocks, asked.disk_gb_per_second),
+    )
+    tiers = tuple(
+        Tier(
+            name=name,
+            capacity_bytes=blocks * block_bytes,
+            bytes_per_second=speed * 1e9,
+            policy=cast("Any", asked.tier_policy),
+        )
+        for name, blocks, speed in sizes
+        if blocks
+    )
+    if not tiers:
+        return None
+    return OffloadConfig(
+        tiers=tiers,
+        block_bytes=block_bytes,
+        recompute_seconds_per_token=_RECOMPUTE_SECONDS_PER_TOKEN,
+        load_rule=cast("Any", asked.load_rule),
+    )
+
+
+def pool_words(config: SimulatorConfig, block_bytes: int) -> str:
+    """The pool in a few words: blocks, tokens, GiB."""
+    size = config.num_usable_blocks * block_bytes / GIB
+    tokens = config.num_usable_blocks * config.block_size
+    return f"{config.num_usable_blocks:,} blocks of {config.block_size} tokens · {tokens:,} slots · {size:.3g} GiB"

@@ -1,0 +1,301 @@
+"""Session state and caches of the two Blocks pages: beside `state`, the only module that touches them.
+
+Widgets are keyed `sim_<field>`; the fields are those of `SimulationInput`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
+
+import streamlit as st
+
+from pages.parts import simulate_request, state
+from pages.parts.simulate_job import SimulationJob
+from pages.parts.simulate_request import FILE, FIRST, PLAN, TABLE, SimulationInput, TableRow
+from pages.parts.simulate_setup import Setup, goals, setup, start_for, with_config, with_plan
+from pages.parts.step_player import Run, View
+from planner.answer import Plan
+from planner.block_codes import ColourBy
+from planner.facts import PlanError
+from planner.failure_presets import FailureKind, Remedy, failure_preset, remedies
+from planner.sequence import SimulatedRequest
+from planner.simulator_config import SimulatorConfig
+
+PATIENCE_SECONDS = 1.2  # a short run is waited for, without a progress bar
+MAP = "sim_map"  # the key of the block map
+COLOURS: tuple[ColourBy, ...] = ("request", "state", "group")
+_FIELDS = tuple(field.name for field in fields(SimulationInput))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """An uploaded file's requests; `digest` stands for them."""
+
+    name: str
+    digest: str
+    requests: tuple[SimulatedRequest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the form says now and what it makes; `digest` stands for all of it."""
+
+    digest: str
+    setup: Setup
+
+
+# -- the form ---------------------------------------------------------------------------------------------------------
+
+
+def key(field: str) -> str:
+    """The widget key of a form field."""
+    return f"sim_{field}"
+
+
+def value(field: str) -> Any:  # whatever the widget of that field holds
+    """What the form field holds now."""
+    return st.session_state.get(key(field))
+
+
+def keep(field: str, new_value: object) -> None:
+    """Put `new_value` into a field; only before its widget is drawn."""
+    st.session_state[key(field)] = new_value
+
+
+def start_page() -> None:
+    """Fill the form once a session: from the link when it holds a simulation, else with the first lesson."""
+    if value("is_started"):
+        return
+    keep("is_started", True)
+    fill(FIRST)
+    keep("colour_by", COLOURS[0])
+    text = state.link_simulation()
+    if text is None:
+        return
+    try:
+        start = _start(simulate_request.workload_of_link(text))
+        asked, step = simulate_request.from_link(text, start)
+        fill(asked)
+        jump(step)
+    except PlanError as problem:
+        keep(
+            "link_problem", f"This link's simulation cannot be read: {problem.text} The first lesson is shown instead."
+        )
+
+
+def take_link_problem() -> str | None:
+    """What was wrong with the link's simulation, told once."""
+    problem: str | None = st.session_state.pop(key("link_problem"), None)
+    return problem
+
+
+def fill(asked: SimulationInput) -> None:
+    """Fill the whole form."""
+    for name in _FIELDS:
+        keep(name, getattr(asked, name))
+    keep("rows_at_start", asked.rows)
+    keep("table_turn", (value("table_turn") or 0) + 1)  # a new table, so that the editor forgets its edits
+
+
+def asked_now() -> SimulationInput:
+    """What the form says."""
+    held = {name: value(name) for name in _FIELDS}
+    return replace(FIRST, **{name: each for name, each in held.items() if each is not None})
+
+
+def choose_workload() -> None:
+    """Callback: start the chosen workload from its own pool and flags, keeping the plan's pool for one's own requests."""
+    before = asked_now()
+    start = start_for(before.workload)
+    plan = plan_now()
+    if before.pool == PLAN and plan is not None and before.workload not in simulate_request.FAILURES:
+        start = with_plan(start, plan)
+    fill(replace(start, seed=before.seed))
+    jump(0)
+
+
+def choose_pool() -> None:
+    """Callback: take the plan's pool with its flags, or go back to a toy."""
+    asked, plan = asked_now(), plan_now()
+    if asked.pool == PLAN and plan is not None:
+        fill(with_plan(asked, plan))
+    elif asked.pool != PLAN:
+        start = start_for(asked.workload)
+        names = ("num_gpu_blocks", "block_size", "max_num_seqs", "max_num_batched_tokens", "max_model_len")
+        fill(replace(asked, async_scheduling=False, **{name: getattr(start, name) for name in names}))
+    jump(0)
+
+
+def apply_config(config: SimulatorConfig) -> None:
+    """Callback: set the flags that a remedy says."""
+    fill(with_config(asked_now(), config))
+    jump(0)
+
+
+def hold_trace(trace: Trace | None) -> None:
+    """Keep an uploaded trace for this session; None forgets it."""
+    keep("trace", trace)
+
+
+def held_trace() -> Trace | None:
+    """The trace that this session uploaded."""
+    trace: Trace | None = value("trace")
+    return trace
+
+
+def table_start() -> tuple[TableRow, ...]:
+    """The rows that the table's editor starts from."""
+    rows: tuple[TableRow, ...] = value("rows_at_start") or FIRST.rows
+    return rows
+
+
+def plan_now() -> Plan | None:
+    """The plan of the Plan page's form; None where there is none."""
+    answered = state.answer()
+    return None if isinstance(answered, PlanError) else answered.plan
+
+
+def link_text() -> str | None:
+    """The simulation as the link's compact text; None before the page was seen."""
+    if not value("is_started"):
+        return None
+    asked = asked_now()
+    start = _start(asked.workload)
+    if asked.workload != TABLE:
+        asked = replace(asked, rows=start.rows)
+    return simulate_request.to_link(asked, start, step_now())
+
+
+def _start(workload: str) -> SimulationInput:
+    return _cached_start(workload)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def _cached_start(workload: str) -> SimulationInput:
+    return start_for(workload)
+
+
+# -- the run ----------------------------------------------------------------------------------------------------------
+
+
+def asked_setup() -> Asked | PlanError:
+    """The engine and requests of the form's present values, or the one mistake that stands in the way."""
+    asked, trace = asked_now(), held_trace()
+    is_file = asked.workload == FILE
+    try:
+        made = setup(asked, plan_now() if asked.pool == PLAN else None, trace.requests if is_file and trace else None)
+    except PlanError as problem:
+        return problem
+    parts = (asked, made.config, made.block_bytes, trace.digest if is_file and trace else None)
+    return Asked(digest=hashlib.sha256(repr(parts).encode()).hexdigest()[:16], setup=made)
+
+
+def job_of(asked: Asked) -> SimulationJob:
+    """The job of what is asked; another one that is still under way ends."""
+    held: SimulationJob | None = value("job")
+    if held is not None and value("job_digest") == asked.digest:
+        return held
+    if held is not None:
+        held.stop()
+    job = SimulationJob(asked.setup)
+    keep("job", job)
+    keep("job_digest", asked.digest)
+    return job
+
+
+def run_of(asked: Asked, job: SimulationJob) -> Run | None:
+    """The finished run of a job; None when it has none to show."""
+    if job.result is None or job.result.timeline.num_steps == 0:
+        return None
+    return Run(
+        run_id=asked.digest,
+        title=job.setup.title,
+        timeline=job.result.timeline,
+        goals=goals(job.setup.requests, job.setup.config.max_model_len),
+    )
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def cached_remedies(kind: str, seed: int) -> tuple[Remedy, ...]:
+    """The flag changes tried for a failure preset, each simulated anew."""
+    return remedies(failure_preset(cast("FailureKind", kind), seed=seed))
+
+
+# -- the step ---------------------------------------------------------------------------------------------------------
+
+
+def step_now() -> int:
+    """The step that the reader looks at."""
+    return int(value("step") or 0)
+
+
+def jump(step: int) -> None:
+    """Move the player to `step` from outside it."""
+    keep("step", step)
+    keep("jump", (value("jump") or 0) + 1)
+    keep("block", None)
+
+
+def jump_to_row(steps: Sequence[int]) -> None:
+    """Callback: a row of the event log was chosen; `steps` are those of its rows."""
+    rows = (value("log") or {}).get("selection", {}).get("rows", [])
+    if rows and 0 <= rows[0] < len(steps):
+        jump(steps[rows[0]])
+
+
+def view_of(run: Run) -> View:
+    """What the reader looks at, held to what the run has."""
+    names = run.timeline.request_ids
+    chosen = value("selected")
+    return View(
+        step=min(step_now(), run.last_step),
+        jump=value("jump") or 0,
+        colour_by=value("colour_by") or COLOURS[0],
+        selected=run.timeline.ordinal(chosen) if chosen in names else None,
+    )
+
+
+def follow_player() -> None:
+    """Callback: the player came to a step."""
+    told = _told("step")
+    if isinstance(told, int | float):
+        keep("step", int(told))
+
+
+def picked_block(run: Run) -> None:
+    """Callback: a block was picked; the request that holds it is chosen."""
+    told = _told("pick")
+    if not isinstance(told, dict):
+        return
+    _follow(told)
+    step, block = min(step_now(), run.last_step), told.get("block")
+    if not isinstance(block, int | float) or not 0 <= block < run.timeline.config.num_gpu_blocks:
+        return
+    facts = run.timeline.block(step, int(block))
+    keep("block", int(block))
+    keep("selected", facts.holders[0] if facts.holders else None)
+
+
+def chosen_request(run: Run) -> None:
+    """Callback: a request was chosen in the list beside the map, or let go."""
+    told = _told("choose")
+    if not isinstance(told, dict):
+        return
+    _follow(told)
+    ordinal = told.get("request")
+    names = run.timeline.request_ids
+    is_known = isinstance(ordinal, int | float) and 0 <= ordinal < len(names)
+    keep("selected", names[int(cast("float", ordinal))] if is_known else None)
+    keep("block", None)
+
+
+def _told(name: str) -> object:
+    return (st.session_state.get(MAP) or {}).get(name)
+
+
+def _follow(told: dict[str, Any]) -> None:
+    if isinstance(told.get("step"), int | float):
+        keep("step", int(told["step"]))
