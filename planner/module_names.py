@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from functools import lru_cache
 
 _LEADING = ("model.", "language_model.", "thinker.")
@@ -48,12 +48,19 @@ def holds_experts(name: str, entries: Iterable[str]) -> bool:
 
 def is_part(name: str, entries: Iterable[str]) -> bool:
     """Whether any entry is a substring of the module's name."""
-    return any(entry in spelling for spelling in spellings(name) for entry in entries)
+    text = "\n".join(spellings(name))  # no entry spans two of them: names hold no line break
+    return any(entry in text for entry in entries)
 
 
 def is_wild(name: str, entries: Iterable[str]) -> bool:
     """Whether any shell-style entry matches the name."""
-    return any(fnmatchcase(spelling, entry) for entry in entries for spelling in spellings(name))
+    pattern = _wild_pattern(tuple(entries))
+    return pattern is not None and any(pattern.match(spelling) for spelling in spellings(name))
+
+
+@lru_cache(maxsize=256)
+def _wild_pattern(entries: tuple[str, ...]) -> re.Pattern[str] | None:
+    return re.compile("|".join(map(translate, entries))) if entries else None
 
 
 @lru_cache(maxsize=4096)
