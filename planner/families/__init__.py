@@ -72,6 +72,8 @@ _MODULES = (
     "internvl",
     "multimodal_variants",
     "kimi_linear",
+    "kimi_k3",
+    "minimax_m3",
     "linear_attention",
     "phi4_multimodal",
     "encoder_decoder",
@@ -81,7 +83,10 @@ _MODULES = (
 
 def builder_for(architecture: str) -> Builder | None:
     """The builder of `architecture` (vLLM's registry name), or None for one that no family knows."""
-    for name in _MODULES:
+    from planner.families.architectures import MODULE_OF  # noqa: PLC0415 - this package's own index
+
+    indexed = MODULE_OF.get(architecture)
+    for name in _MODULES if indexed is None else (indexed,):
         builders: dict[str, Builder] = import_module(f"planner.families.{name}").BUILDERS
         if architecture in builders:
             return builders[architecture]
