@@ -111,9 +111,9 @@ def sampler_bytes_per_logit(resolved: Resolved) -> tuple[float, float, float]:
 
 
 def _may_use_flashinfer(resolved: Resolved) -> bool:
-    """0.9 to 0.13 sample with FlashInfer where it is installed: 17 bytes a logit in a 0.11.0 log, 38 in two others."""
+    """0.9 to 0.11 sample with FlashInfer where it is installed (14 and 17 bytes a logit in two logs); from 0.12 if asked."""
     is_nvidia = resolved.gpu.vendor in {"NVIDIA", "unknown"}
-    return is_nvidia and resolved.runner == "v1" and Version(0, 9, 0) <= resolved.version < Version(0, 14, 0)
+    return is_nvidia and resolved.runner == "v1" and Version(0, 9, 0) <= resolved.version < Version(0, 12, 0)
 
 
 def _sampler_rule(resolved: Resolved) -> constants.Constant:
@@ -181,21 +181,33 @@ def _layer_stage(model: ModelFacts, resolved: Resolved, pp_rank: int, encoder: E
     width = max((_module_width(module, resolved) for module in _modules(model, resolved, pp_rank)), default=0)
     tokens = resolved.max_num_batched_tokens
     size = dtype_bytes(resolved)
-    copies = constants.LAYER_RESIDUAL_COPIES + (2 if pp_rank > 0 else 0)
-    if resolved.runner == "v0" and resolved.tp > 1:
-        copies += constants.V0_TENSOR_PARALLEL_COPIES
+    copies = _residual_copies(resolved, pp_rank)
     kept = encoder.kept_bytes if encoder is not None else 0
     context = mla_context_bytes(model, resolved)
-    peak = tokens * width * size + copies * _token_bytes(model, resolved) + context
+    peak = tokens * width * size + int(copies * _token_bytes(model, resolved)) + context + _first_gemm_bytes(resolved)
     best = peak + kept
     return Stage(
         name="layers",
         best_bytes=best,
         low_bytes=best - kept // 2 - peak // 10,
         high_bytes=best + kept // 2 + peak // (2 if resolved.era >= Era.V027_031 else 5),
-        formula=f"{tokens:,} tokens x ({width:,} + {copies} x {model.hidden_size:,}) x {size} B"
+        formula=f"{tokens:,} tokens x ({width:,} + {copies:g} x {model.hidden_size:,}) x {size} B"
         + (f" + {context / GIB:.2f} GiB of up-projected context" if context else ""),
     )
+
+
+def _residual_copies(resolved: Resolved, pp_rank: int) -> float:
+    """How many vectors of `hidden_size` a token holds at the layers' peak, beside the widest module's values."""
+    is_v1 = resolved.runner == "v1" and not resolved.era >= Era.V027_031
+    copies: float = constants.LAYER_RESIDUAL_COPIES_V1 if is_v1 else constants.LAYER_RESIDUAL_COPIES
+    if resolved.runner == "v0" and resolved.tp > 1:
+        copies += constants.V0_TENSOR_PARALLEL_COPIES
+    return copies + (2 if pp_rank > 0 else 0)
+
+
+def _first_gemm_bytes(resolved: Resolved) -> int:
+    """The cuBLAS workspace, which the layers' first product allocates inside the profile run; from 0.27 it is consumed."""
+    return cublas_bytes(resolved) if resolved.runner == "v1" and not resolved.era >= Era.V027_031 else 0
 
 
 def _modules(model: ModelFacts, resolved: Resolved, pp_rank: int) -> list[Linear]:
@@ -222,14 +234,16 @@ def _compiles_embedding(model: ModelFacts, resolved: Resolved) -> bool:
 
 def _compile_stage(model: ModelFacts, resolved: Resolved) -> Stage:
     table = model.vocab_size * model.hidden_size * dtype_bytes(resolved) // resolved.tp
-    best = table + constants.COLD_COMPILE_TOKEN_COPIES * _token_bytes(model, resolved)
+    low = table + constants.COLD_COMPILE_TOKEN_COPIES * _token_bytes(model, resolved)
+    is_large_blackwell = resolved.gpu.capability == (12, 0) and resolved.tp == 1
+    best = low + (int(table * constants.COLD_COMPILE_EXTRA_TABLES_SM120) if is_large_blackwell else 0)
     is_warm = resolved.compile_cache == "warm"
     is_cold = resolved.compile_cache == "cold"
     return Stage(
         name="warm compile" if is_warm else "cold compile",
         best_bytes=0 if is_warm else best,
-        low_bytes=best - table // 50 if is_cold else 0,
-        high_bytes=0 if is_warm else best + table,
+        low_bytes=low - table // 50 if is_cold else 0,
+        high_bytes=0 if is_warm else low + table,
         formula=f"{model.vocab_size:,} x {model.hidden_size:,} embedding held twice while compiling"
         + ("" if is_cold else " (a fresh container assumed)"),
     )

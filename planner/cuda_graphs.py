@@ -1,4 +1,4 @@
-"""CUDA graphs: what vLLM's trial capture takes off the budget (0.21 on) and what the real capture takes from the card."""
+"""CUDA graphs: what vLLM's trial capture takes off the budget (0.20 on) and what the real capture takes from the card."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from planner.parallel import layer_ranges
 from planner.units import GIB
 from planner.versions import Era, Version
 
+_FIRST_ESTIMATE = Version(0, 20, 0)  # VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS: off in 0.19.0's envs.py, on in 0.20.0's
 _FIRST_V2_ESTIMATE = Version(0, 28, 0)  # 0.27.1's V2 runner returns 0 (profile_cudagraph_memory), 0.31's measures
 _FIRST_ROCM_ESTIMATE = Version(0, 27, 0)  # 0.23 skips ROCm, 0.27.1 includes it
 
@@ -48,7 +49,7 @@ def charged(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
     transient = _gdn_transient_bytes(model, resolved)
     graphs, terms = _linear(model, resolved, pp_rank, _ESTIMATE)
     best = int(max(constants.SMALLEST_GRAPH_GIB, graphs * (constants.V2_ESTIMATE_FACTOR if is_v2 else 1.0)) * GIB)
-    width = constants.ESTIMATE_HALF_WIDTH
+    width = constants.V2_ESTIMATE_HALF_WIDTH if is_v2 else constants.ESTIMATE_HALF_WIDTH
     return Estimate(
         best_bytes=best + transient,
         low_bytes=int(best * (1 - width)) + transient // 2,
@@ -81,8 +82,8 @@ def _captures(resolved: Resolved) -> bool:
 
 
 def _why_nothing(resolved: Resolved) -> str | None:
-    if not resolved.era >= Era.V021_026:
-        return "before 0.21 graphs live outside the budget, in what gpu_memory_utilization leaves free"
+    if resolved.version < _FIRST_ESTIMATE:
+        return "before 0.20 graphs live outside the budget, in what gpu_memory_utilization leaves free"
     if not _captures(resolved):
         return "no CUDA graphs are captured"
     if resolved.runner == "v2" and resolved.version < _FIRST_V2_ESTIMATE:

@@ -7,8 +7,9 @@ the profile run (cuBLAS workspace, the V2 runner's penalty tables) are in it too
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from planner import drafts
+from planner import drafts, weights
 from planner import overhead_constants as constants
 from planner.activation import cublas_bytes, dtype_bytes
 from planner.defaults import Resolved
@@ -49,10 +50,9 @@ def persistent_tensor_bytes(model: ModelFacts, resolved: Resolved, pp_rank: int)
 def _constant(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Constant:
     gpu = resolved.gpu
     if gpu.is_unified_memory and gpu.vendor != "AMD":
-        is_late = resolved.version >= _LATE_UNIFIED
-        return constants.NON_TORCH_UNIFIED_028 if is_late else constants.NON_TORCH_UNIFIED
+        return _unified(model, resolved, pp_rank)
     if gpu.vendor == "AMD":
-        return constants.NON_TORCH_AMD if resolved.tp == 1 else constants.NON_TORCH_AMD_TP
+        return _amd(resolved)
     if gpu.vendor == "Intel":
         return constants.NON_TORCH_XPU_V2 if resolved.runner == "v2" else constants.NON_TORCH_XPU
     if resolved.runner == "v0":
@@ -73,12 +73,32 @@ def _one_card(resolved: Resolved) -> Constant:
 def _tensor_parallel(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Constant:
     is_nvlink = resolved.gpu.link == "nvlink"
     if not resolved.era >= Era.V017_020:
-        return constants.NON_TORCH_V1_TP_NVLINK if is_nvlink else constants.NON_TORCH_V1_TP_PCIE
+        return _nvlink_before_017(resolved.tp) if is_nvlink else constants.NON_TORCH_V1_TP_PCIE
     if not is_nvlink:
         return _pcie(resolved.tp)
     if resolved.era >= Era.V021_026:
         return constants.NON_TORCH_TP_NVLINK_021
     return _nvlink_017(len(layer_ranges(len(model.layers), resolved.pp)[pp_rank]), resolved.tp)
+
+
+def _unified(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Constant:
+    """The system's memory beside the engine's own: to 0.27 it grows with what loading read."""
+    if resolved.version >= _LATE_UNIFIED:
+        return constants.NON_TORCH_UNIFIED_028
+    rule = constants.NON_TORCH_UNIFIED
+    read = constants.NON_TORCH_UNIFIED_PER_WEIGHT * weights.rank_weights(model, resolved, pp_rank).load.best_bytes / GIB
+    return replace(rule, best=rule.best + read, low=rule.low + read, high=rule.high + read)
+
+
+def _amd(resolved: Resolved) -> Constant:
+    if resolved.tp > 1:
+        return constants.NON_TORCH_AMD_TP
+    return constants.NON_TORCH_AMD_APU if resolved.gpu.is_unified_memory else constants.NON_TORCH_AMD
+
+
+def _nvlink_before_017(tensor_parallel_size: int) -> Constant:
+    rule = constants.NON_TORCH_V1_TP_NVLINK
+    return replace(rule, high=rule.high + constants.NON_TORCH_V1_TP_NVLINK_HIGH_PER_RANK_GIB * tensor_parallel_size)
 
 
 def _nvlink_017(num_layers: int, tensor_parallel_size: int) -> Constant:

@@ -1,7 +1,7 @@
 """What vLLM reserves beside weights and KV cache: activation peak, non-torch memory and CUDA graphs, per stage.
 
 How they enter the budget differs by era (vLLM memory model 1.2): to 0.20 `util*total - weights - activation -
-non_torch`; from 0.21 the graph estimate comes off too; from 0.27 non-torch is measured as a drop of free memory.
+non_torch`; from 0.20 the graph estimate comes off too; from 0.27 non-torch is measured as a drop of free memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def non_torch(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
 
 
 def cuda_graphs(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
-    """What the budget pays for CUDA graphs: vLLM's estimate from 0.21 on, zero before."""
+    """What the budget pays for CUDA graphs: vLLM's estimate from 0.20 on, zero before."""
     return graphs.charged(model, resolved, pp_rank)
 
 

@@ -55,11 +55,14 @@ TYPICAL_NUM_SMS = 108
 # -- compile and layers -------------------------------------------------------------------------------------------------
 
 # A cold torch.compile holds a second copy of the embedding table while its gather is compiled: 1.10 GiB on the first of
-# 2 and of 4 stages (Llama-3.1-8B, 0.19), 1.18 (Qwen3-8B), 0.60 (a 3B), against 0.19 and 0.15 warm. Two starts of a
-# 32B on a 96 GB card took about two tables more (0.27.1, unexplained): the high end of the interval.
+# 2 and of 4 stages (Llama-3.1-8B, 0.19), 1.18 (Qwen3-8B), 0.60 (a 3B), against 0.19 and 0.15 warm. Unsharded tables of
+# 1.4 and 2 GiB on a 96 GB Blackwell took 0.4 to 1.0 tables more (Qwen3-32B at TP 1 and PP 2, a 70B; unexplained).
 COLD_COMPILE_TOKEN_COPIES = 2
+COLD_COMPILE_EXTRA_TABLES_SM120 = 0.5
 V0_TENSOR_PARALLEL_COPIES = 2  # all-reduce outputs: Qwen2.5-32B on two L40S, 1.26 GiB at 10,000 tokens (one row)
 LAYER_RESIDUAL_COPIES = 3  # hidden, residual and the norm's output; V0 logs at 20,000 and 29,000 tokens fit to 0.01 GiB
+# V1 runner where layers rule: 0.77 (CodeLlama-7b) and 0.85 GiB (Granite-3.1-8B, both 0.19), 1.97 (LLaVA-1.6-7B, 0.10.2).
+LAYER_RESIDUAL_COPIES_V1 = 3.75
 GATED_ENCODER_RESIDUAL_COPIES = (
     4.3  # Qwen2.5-VL-7B at 114,688 video tokens, 0.23: 15.5 GiB beside the weights (one row)
 )
@@ -79,7 +82,10 @@ NON_TORCH_V1 = Constant(best=0.13, low=0.02, high=0.20, source=_LOGS, rows=5, mo
 NON_TORCH_V1_TP_PCIE = Constant(
     best=0.15, low=0.05, high=1.20, source="opt-2.7b TP 4 0.09, L40S TP 2", rows=2, models=2
 )
-NON_TORCH_V1_TP_NVLINK = Constant(best=0.75, low=0.20, high=2.10, source="H200 TP 2 pool: one row", rows=1, models=1)
+NON_TORCH_V1_TP_NVLINK = Constant(
+    best=0.70, low=0.20, high=2.10, source="H100 TP 2 0.55, H200 TP 2 0.75 GiB", rows=2, models=2
+)
+NON_TORCH_V1_TP_NVLINK_HIGH_PER_RANK_GIB = 0.20  # eight B200 with fused all-reduce (0.13) left 3.5 GiB
 NON_TORCH_017 = Constant(best=0.25, low=0.23, high=0.33, source="0.19 H100 logs", rows=38, models=18)
 NON_TORCH_017_PP = Constant(best=0.07, low=0.05, high=0.27, source="0.19 H100 PP 2 and 4", rows=2, models=1)
 NON_TORCH_021 = Constant(best=0.25, low=0.12, high=0.45, source="0.21 and 0.24 pools, an sm_90 slice", rows=3, models=3)
@@ -94,14 +100,18 @@ NON_TORCH_TP_NVLINK_021 = Constant(best=1.74, low=0.60, high=2.40, source="H200 
 # Over PCIe: 0.18 GiB at TP 2 (4090, RTX PRO 6000), 0.7 at TP 4 (RTX PRO 6000), experts' workspace and tables apart.
 TP_PCIE_PER_RANK_GIB = 0.20
 TP_PCIE_BASE_GIB = -0.15
-NON_TORCH_AMD = Constant(best=0.50, low=0.20, high=1.60, source="Strix Halo, MI300X", rows=3, models=2)
+NON_TORCH_AMD_APU = Constant(best=0.50, low=0.20, high=1.60, source="Strix Halo", rows=2, models=1)
+# Beside the activation on one MI300X: 1.1 (0.17.1), 2.2 (V0), 3.6 GiB (0.31, an encoder in it); hipBLASLt keeps 76 MiB.
+NON_TORCH_AMD = Constant(best=1.10, low=0.30, high=3.60, source="MI300X pools", rows=3, models=3)
 NON_TORCH_AMD_TP = Constant(best=3.50, low=1.00, high=5.60, source="R9700 TP 4: one row", rows=1, models=1)
 NON_TORCH_XPU = Constant(best=1.50, low=0.90, high=1.70, source="Arc Pro B60, V1 runner: one row", rows=1, models=1)
 NON_TORCH_XPU_V2 = Constant(best=0.83, low=0.60, high=1.50, source="Arc Pro B60, V2 runner: one row", rows=1, models=1)
-# GB10: free memory is the system's, so page cache and other processes count. To 0.27: 2.1, 3.6, 4.6, 5.6 GiB; 0.30: near nothing.
+# GB10 and Thor: free memory is the system's, so page cache and other processes count. To 0.27 (GiB beside the activation):
+# 2.0 with 1 GiB of weights, 1.9 with 29, 4.8 with 22, 5.5 with 34, 4.2 with 48, 4.3 and 5.5 with 51; 0.30: near nothing.
 NON_TORCH_UNIFIED = Constant(
-    best=3.60, low=1.80, high=6.30, source="GB10 logs and pools, 0.18 to 0.27", rows=5, models=4
+    best=1.90, low=0.00, high=4.60, source="GB10 and Thor logs and pools, 0.13 to 0.27", rows=7, models=6
 )
+NON_TORCH_UNIFIED_PER_WEIGHT = 0.06
 NON_TORCH_UNIFIED_028 = Constant(best=0.50, low=0.00, high=3.50, source="GB10 pools, 0.30", rows=4, models=4)
 
 # -- CUDA graphs, GiB, with the 51 default sizes -------------------------------------------------------------------------
@@ -114,7 +124,10 @@ ESTIMATE_PER_LAYER_GIB = 0.0105
 ESTIMATE_PER_THOUSAND_HIDDEN_GIB = 0.126
 ESTIMATE_PER_MOE_LAYER_GIB = 0.028
 ESTIMATE_HALF_WIDTH = 0.40
-V2_ESTIMATE_FACTOR = 0.75  # 0.28 on: A100 below, GB10 (4 models) above
+V2_ESTIMATE_FACTOR = (
+    0.6  # 0.28 on: 0.43 GiB for Llama-3.1-8B (A100), under 0.27 for Gemma-4-E4B (L4), GB10 (4 models) above
+)
+V2_ESTIMATE_HALF_WIDTH = 0.75
 # In 0.26 the estimate of a GDN hybrid holds a transient per batched token (one report, two releases compared).
 GDN_ESTIMATE_BYTES_PER_TOKEN = 128 * KIB
 ACTUAL_BASE_GIB = 0.05

@@ -257,7 +257,7 @@ def _named_total_gib(row: TruthRow) -> float | None:
 def _printed_total_gib(row: TruthRow) -> float | None:
     """The total that the printed terms imply: requested / utilisation."""
     requested = row.number("requested_gib") or _printed_sum_gib(row)
-    is_new = row.version is not None and parse_version(row.version) >= (0, 21, 0)
+    is_new = row.version is not None and parse_version(row.version) >= (0, 20, 0)
     utilization = row.number("gpu_memory_utilization") or (0.92 if is_new else 0.9)
     return requested / utilization if requested is not None else None
 

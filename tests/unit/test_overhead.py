@@ -126,7 +126,39 @@ def test_the_v2_runner_keeps_penalty_tables_for_every_sequence() -> None:
     assert overhead.non_torch(model, resolved, 0).best_bytes / GIB == pytest.approx(0.26, abs=0.015)
 
 
-def test_graphs_are_outside_the_budget_before_021() -> None:
+def test_small_vocabularies_leave_the_layers_as_the_peak_of_the_v1_runner() -> None:
+    model, resolved = _case("llava-hf/llava-v1.6-mistral-7b-hf", "0.10.2", max_num_batched_tokens=16384)
+
+    # 0.10.2, H100, five images: 1.97 GiB; gate, up and product, 3.75 vectors of the stream and the first product's workspace
+    assert overhead.activation(model, resolved, 0).best_bytes / GIB == pytest.approx(1.97, abs=0.03)
+
+
+def test_graphs_are_charged_from_020_on() -> None:
+    model, before = _case("meta-llama/Llama-3.1-8B-Instruct", "0.19.1")
+    _, after = _case("meta-llama/Llama-3.1-8B-Instruct", "0.20.0")
+
+    assert overhead.cuda_graphs(model, before, 0).best_bytes == 0
+    # vLLM 0.19 prints 0.84 GiB for this model on an H100 without charging it
+    assert overhead.cuda_graphs(model, after, 0).best_bytes / GIB == pytest.approx(0.84, abs=0.15)
+
+
+def test_the_sampler_may_be_flashinfers_up_to_011_only() -> None:
+    for version, may_be in (("0.10.0", True), ("0.11.0", True), ("0.12.0", False), ("0.13.0", False)):
+        _, resolved = _case("meta-llama/Llama-3.2-1B", version)
+        best, low, _ = sampler_bytes_per_logit(resolved)
+        assert best == 38
+        assert (low < 20) is may_be
+
+
+def test_unified_memory_also_loses_what_loading_read() -> None:
+    small, on_small = _case("Qwen/Qwen3-0.6B", "0.19.0", gpu="DGX Spark (GB10)")
+    large, on_large = _case("Qwen/Qwen3-30B-A3B-FP8", "0.19.0", gpu="DGX Spark (GB10)")
+
+    grown = overhead.non_torch(large, on_large, 0).best_bytes - overhead.non_torch(small, on_small, 0).best_bytes
+    assert grown / GIB == pytest.approx(0.06 * (29.04 - 1.12), abs=0.05)
+
+
+def test_graphs_are_outside_the_budget_before_020() -> None:
     model, resolved = _case("meta-llama/Llama-3.1-8B-Instruct", "0.19.0")
 
     assert overhead.cuda_graphs(model, resolved, 0).best_bytes == 0
