@@ -58,6 +58,7 @@ class RankWeights:
     post_load_bytes: int  # copies made after loading, e.g. MLA's absorbed projections
     load: Estimate
     by_role: tuple[tuple[str, int], ...]
+    offloaded_bytes: int = 0  # kept in host memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,3 +116,4 @@ class Plan:
     pool_high: KvPool
     advice: tuple[Advice, ...]
     serve_command: str
+    host: tuple[BudgetLine, ...] = ()  # the host's memory, over all cards; no part of a card's sum

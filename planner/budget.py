@@ -14,6 +14,7 @@ from planner.checkpoint import checkpoint_findings
 from planner.defaults import Resolved, resolve
 from planner.facts import Basis, Estimate, Finding, PlanError
 from planner.gpu_catalog import GpuFacts, custom_gpu, find_gpu
+from planner.host_memory import host_lines
 from planner.inventory import ModelFacts
 from planner.parallel import layer_ranges
 from planner.request import PlanRequest
@@ -62,6 +63,7 @@ def plan(request: PlanRequest, model: ModelFacts) -> Plan:
         pool_high=pool_high,
         advice=(),
         serve_command=serve_command(request, resolved),
+        host=host_lines(model, resolved, ranks, layout),
     )
 
 

@@ -32,6 +32,7 @@ def to_json(plan: Plan, model: ModelFacts) -> dict[str, Any]:  # Any: JSON
             for item in plan.advice
         ],
         "serve_command": plan.serve_command,
+        "host_lines": [_line(line.name, line.estimate, is_inside=False) for line in plan.host],
         "bounding_rank": plan.bounding_rank,
         "per_rank": [{"pp_rank": each.pp_rank, "num_layers": each.num_layers, **_rank(each)} for each in plan.ranks],
     }

@@ -12,7 +12,6 @@ _FIRST_LEFT_OUT = Version(0, 10, 0)  # not in 0.8.5, by some classes in 0.11
 _FIRST_LEFT_OUT_BY_ALL = Version(
     0, 15, 0
 )  # by 13 classes in 0.14, by `_mark_tower_model` in 0.19 (models/interfaces.py)
-_FIRST_ON_FIRST_STAGE = Version(0, 33, 0)  # V2 runner: encoders run, and are built, on the first pipeline stage only
 _EARLY_CLASSES = (
     "KeyeForConditionalGeneration",
     "LlavaForConditionalGeneration",
@@ -43,10 +42,9 @@ class TowerRule:
 EVERY_TOWER = TowerRule()
 
 
-def tower_rule(model: ModelFacts, resolved: Resolved, pp_rank: int) -> TowerRule:
-    """The rule of the resolved flags on pipeline stage `pp_rank`."""
-    is_elsewhere = pp_rank > 0 and resolved.runner == "v2" and resolved.version >= _FIRST_ON_FIRST_STAGE
-    if resolved.flags.language_model_only or is_elsewhere:
+def tower_rule(model: ModelFacts, resolved: Resolved) -> TowerRule:
+    """The rule of the resolved flags; which pipeline stages hold towers is the part's own `stage`."""
+    if resolved.flags.language_model_only:
         return TowerRule(leaves_all=True)
     is_early = model.architecture in _EARLY_CLASSES and resolved.version >= _FIRST_LEFT_OUT
     if not is_early and resolved.version < _FIRST_LEFT_OUT_BY_ALL:

@@ -16,7 +16,9 @@ from planner.facts import Basis, Estimate
 from planner.families.blocks import ATTENTION_SCALES, MLA_SCALES
 from planner.families.rope import FLASHINFER_ROPE
 from planner.inventory import Buffer, Embedding, Experts, Layer, Linear, ModelFacts, Module, Part, Stage, Tensor
+from planner.load_buffers import has_batched_buffers, index_topk, latent_workspace_bytes
 from planner.lora import LoraShape, lora_tensors
+from planner.offload import NOTHING, Offloaded, offloaded
 from planner.parallel import layer_ranges
 from planner.quant_formats import (
     DTYPE_BYTES,
@@ -30,13 +32,15 @@ from planner.quant_formats import (
 from planner.quantization import KernelChoice, Quantizer, quantizer_for
 from planner.sharding import Split, local_buffer_size, local_experts, local_linear, local_rows, local_tensor_size
 from planner.towers import EVERY_TOWER, TowerRule, tower_rule
-from planner.units import GIB, MIB
+from planner.units import GIB
+from planner.versions import Version
 
 Tensors = tuple[int, ...]  # bytes of each
 _ENCODER_ROLES = frozenset({"vision", "audio", "projector"})
 # Spread of 52 real logs around this count (oracle-notes): 35 within 0.05 %, 45 within 1 %; the rest are repacked formats.
 _PLAIN_SPREAD = (2, 5)  # thousandths below and above
 _PACKED_SPREAD = (15, 15)
+_FIRST_TOWER_OFFLOAD = Version(0, 28, 0)  # not in 0.27.1, in 0.31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,7 @@ class _Question:
     towers: TowerRule
     draft: Speculation  # what speculative decoding builds on this rank
     offload_bytes: int
+    offloads_towers: bool  # before the layers: they are built first
     batched_tokens: int  # max_num_batched_tokens, for models that keep a tensor per batched token; else 0
     index_bytes: int  # the table of chosen keys that sparse attention allocates with the model
     workspace_bytes: int  # of latent attention kernels, where the release allocates it when it looks for a backend
@@ -64,7 +69,7 @@ class _Tally:
     """Running sums over a rank; the one mutable object here."""
 
     parameter_bytes: int = 0
-    layer_parameter_bytes: int = 0
+    offloaded: Offloaded = NOTHING
     buffer_bytes: int = 0
     post_load_bytes: int = 0
     counted_bytes: int = 0
@@ -124,37 +129,14 @@ def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
         ),
         has_custom_ops=flags.enforce_eager and resolved.gpu.capability is not None,
         lora=LoraShape.of(flags, model, resolved.version),
-        towers=tower_rule(model, resolved, pp_rank),
+        towers=tower_rule(model, resolved),
         draft=drafts.speculation(model, resolved) if pp_rank == resolved.pp - 1 else drafts.NONE,
         offload_bytes=int(flags.cpu_offload_gb * GIB),
-        batched_tokens=resolved.max_num_batched_tokens if _has_batched_buffers(model) else 0,
-        index_bytes=resolved.max_num_batched_tokens * _index_topk(model) * DTYPE_BYTES["int32"],
-        workspace_bytes=_latent_workspace_bytes(model, resolved),
+        offloads_towers=resolved.version >= _FIRST_TOWER_OFFLOAD,
+        batched_tokens=resolved.max_num_batched_tokens if has_batched_buffers(model) else 0,
+        index_bytes=resolved.max_num_batched_tokens * index_topk(model) * DTYPE_BYTES["int32"],
+        workspace_bytes=latent_workspace_bytes(model, resolved),
     )
-
-
-@lru_cache(maxsize=64)
-def _has_batched_buffers(model: ModelFacts) -> bool:
-    modules = (module for part in model.parts for module in part.modules)
-    return any(isinstance(module, Buffer) and module.is_per_batched_token for module in modules)
-
-
-def _latent_workspace_bytes(model: ModelFacts, resolved: Resolved) -> int:
-    """FlashInfer's 128 MiB for latent attention: allocated on import, hence by trying backends, whichever is chosen.
-
-    So in 0.14, 0.19 and 0.23 (v1/attention/backends/mla/flashinfer_mla.py, g_fi_workspace); not in 0.11 nor 0.27.1. A
-    0.19 start of DeepSeek-V2-Lite logs 0.13 GiB over its tensors.
-    """
-    is_tried = model.is_mla and _index_topk(model) == 0 and resolved.gpu.capability is not None
-    has_workspace = (0, 12) <= resolved.version[:2] <= (0, 26)
-    return 128 * MIB if is_tried and has_workspace else 0
-
-
-@lru_cache(maxsize=64)
-def _index_topk(model: ModelFacts) -> int:
-    """How many keys a sparse attention layer chooses per token; 0 for dense attention."""
-    caches = {cache for layer in model.layers for cache in layer.caches}
-    return max((dict(cache.extra).get("index_topk", 0) for cache in caches), default=0)
 
 
 @lru_cache(maxsize=256)
@@ -165,7 +147,8 @@ def _rank_weights(model: ModelFacts, question: _Question) -> RankWeights:
     tally = _Tally()
     for modules, formats, count in _groups(layers, quantizer):
         _add(tally, _sum(modules, formats, model, question, quantizer), count)
-    tally.layer_parameter_bytes = tally.parameter_bytes
+    if question.offload_bytes:
+        tally.offloaded = offloaded(_in_order(layers, parts, question, quantizer), question.offload_bytes)
     _add_parts(tally, parts, model, question, quantizer)
     _add_draft(tally, question)
     if question.index_bytes:
@@ -181,7 +164,21 @@ def _rank_weights(model: ModelFacts, question: _Question) -> RankWeights:
         post_load_bytes=tally.post_load_bytes,
         load=_load(tally, question),
         by_role=tuple(tally.by_role.most_common()),
+        offloaded_bytes=tally.offloaded.tensor_bytes,
     )
+
+
+def _in_order(
+    layers: tuple[Layer, ...], parts: tuple[Part, ...], question: _Question, quantizer: Quantizer
+) -> Iterator[int]:
+    """The bytes of each parameter that may be offloaded, in the order in which vLLM builds them."""
+    groups = [(layer.modules, layer.prefix, question) for layer in layers]
+    if question.offloads_towers:
+        groups[:0] = [(part.modules, part.prefix, _split_of(part, question)) for part in parts if part.modalities]
+    for modules, prefix, local in groups:
+        for module, form in zip(modules, _formats(quantizer, modules, prefix), strict=True):
+            if not isinstance(module, Buffer):
+                yield from _tensors(module, form, local) * module.repeat
 
 
 def _add_parts(
@@ -225,13 +222,12 @@ def _quantizer(model: ModelFacts, method: str | None, kernels: KernelChoice) -> 
 
 def _load(tally: _Tally, question: _Question) -> Estimate:
     """What the log prints: blocks as the allocator counts them, less what is offloaded to host memory."""
-    offloaded = min(question.offload_bytes, tally.layer_parameter_bytes)
-    best = tally.counted_bytes - offloaded
+    best = tally.counted_bytes - tally.offloaded.counted_bytes
     below, above = _PACKED_SPREAD if tally.is_packed else _PLAIN_SPREAD
     formula = (
         f"{tally.parameter_bytes / GIB:.3f} GiB parameters + {tally.buffer_bytes / GIB:.3f} GiB buffers"
         f" + {tally.post_load_bytes / GIB:.3f} GiB copies made while loading"
-        + (f" - {offloaded / GIB:.3f} GiB offloaded" if offloaded else "")
+        + (f" - {tally.offloaded.tensor_bytes / GIB:.3f} GiB offloaded" if question.offload_bytes else "")
         + f", each tensor rounded as the CUDA allocator rounds it = {best / GIB:.3f} GiB"
     )
     return Estimate(
