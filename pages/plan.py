@@ -24,6 +24,7 @@ else:
     results.changes(plan)
     results.findings(plan.findings)
     results.budget(plan)
+    results.host(plan)
     results.capacity(answered)
     results.what_ifs(answered)
     results.by_length(answered)

@@ -125,8 +125,16 @@ def budget(plan: Plan) -> None:
         "Hover for the formula with its numbers, or open the table."
     )
     with st.expander("Every part exactly", icon=":material/table:", key=key("exact")):
-        _table(tables.line_rows(rank), "Every part of the card with exact bytes, band and source")
+        lines = charts.ordered_lines(rank)
+        _table(tables.line_rows(lines), "Every part of the card with exact bytes, band and source")
         _table(tables.role_rows(rank), "The weights of the card by what they are for")
+
+
+def host(plan: Plan) -> None:
+    """What the host's memory must hold, over all cards; nothing when no flag asks for it."""
+    if plan.host:
+        st.subheader("In the host's memory", anchor=False)
+        _table(tables.line_rows(plan.host), "Parts in the host's memory, over all cards")
 
 
 def _chosen_rank(plan: Plan) -> RankPlan:

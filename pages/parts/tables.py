@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pages.parts import charts, words
+from pages.parts import words
 from pages.parts.what_if import Trial, WhatIf
-from planner.answer import KvGroup, KvPool, Plan, RankPlan, ResolvedDefault
+from planner.answer import BudgetLine, KvGroup, KvPool, Plan, RankPlan, ResolvedDefault
 
 Cell = str | float | None  # a number is shown by its column's format, None as a dash
 Row = dict[str, Cell]
@@ -39,8 +39,8 @@ GROUP_WORDS = {
 }
 
 
-def line_rows(rank: RankPlan) -> list[Row]:
-    """Every part of a card exactly: bytes, band, formula and where the number comes from."""
+def line_rows(lines: Sequence[BudgetLine]) -> list[Row]:
+    """Every part exactly: bytes, band, formula and where the number comes from."""
     return [
         {
             "Part": words.part_words(line.name).label,
@@ -49,7 +49,7 @@ def line_rows(rank: RankPlan) -> list[Row]:
             "Exact bytes": line.estimate.best_bytes,
             "Where it comes from": words.plain(_source(line.estimate.formula, words.basis(line.estimate.basis))),
         }
-        for line in charts.ordered_lines(rank)
+        for line in lines
     ]
 
 

@@ -76,7 +76,13 @@ PARTS: tuple[PartWords, ...] = (
         meaning="The rest of the card, outside gpu_memory_utilization.",
     ),
 )
-_PARTS_BY_NAME = {part.name: part for part in PARTS}
+# What a plan takes of the host's memory: no part of a card, so without a colour.
+HOST_PARTS: tuple[PartWords, ...] = (
+    PartWords(name="host_weights", label="Offloaded weights", meaning="Weights that stay in the host's memory."),
+    PartWords(name="host_kv_cache", label="Offloaded KV cache", meaning="Blocks that have left the cards."),
+    PartWords(name="host_swap", label="Swap space", meaning="Room for the blocks of requests that were set aside."),
+)
+_PARTS_BY_NAME = {part.name: part for part in (*PARTS, *HOST_PARTS)}
 NUM_COLOURS = len(PARTS) + 1  # of chartCategoricalColors; the last is for a part without words of its own
 
 BASIS_WORDS = {

@@ -407,3 +407,10 @@ def test_a_model_without_a_cache_says_so(open_plan, tmp_path: Path) -> None:
 
     assert not app.exception
     assert "keeps no KV cache" in all_text(app)
+
+
+def test_offloaded_weights_are_shown_in_the_hosts_memory(open_plan) -> None:
+    app = open_plan(model="Qwen/Qwen3-8B", gpu="L4", cpu_offload_gb="6")
+
+    assert "In the host's memory" in [subheader.value for subheader in app.subheader]
+    assert any("Offloaded weights" in table.value.to_string() for table in app.table)

@@ -13,7 +13,7 @@ from planner.facts import Finding
 
 
 def test_parts_carry_exact_bytes_and_their_source(fitting_plan: Plan) -> None:
-    row = tables.line_rows(fitting_plan.ranks[0])[1]
+    row = tables.line_rows(fitting_plan.ranks[0].lines)[1]
 
     assert row["Part"] == "Activation peak"
     assert row["Exact bytes"] == 2 * 2**30
