@@ -103,8 +103,20 @@ def _answer(record: Record) -> Record:
     documents = _documents(record)
     named = {key: value for key, value in record.items() if key not in _SOURCES}
     request = PlanRequest.from_mapping({"model": documents.model_id, **named})
-    result, model = answer(request, documents)
+    result, model = answer(request, documents, _draft_documents(request))
     return to_json(result, model)
+
+
+def _draft_documents(request: PlanRequest) -> ModelDocuments | None:
+    """The documents of a draft model that is named by a path, as vLLM prefers one; else None: the catalogue is asked."""
+    config = request.flags.speculative_config
+    if config is None or config.model is None:
+        return None
+    path = Path(config.model)
+    if path.is_file():
+        return _load("config", config.model)
+    is_path = path.is_dir() or config.model.startswith(("/", "./", "../"))
+    return _load("model_dir", config.model) if is_path else None
 
 
 def _documents(record: Record) -> ModelDocuments:

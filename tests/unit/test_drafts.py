@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from factories import make_documents
 from planner.answer import Plan
 from planner.inventory import ModelDocuments
 from planner.model_catalog import catalogue_documents
+from planner.plan_cli import main
 from planner.planning import answer, facts_for
 from planner.request import EngineFlags, PlanRequest, SpeculativeConfig
 from planner.truth import CONFIGS
@@ -223,3 +225,22 @@ def test_without_speculation_the_draft_beside_a_config_is_left_alone() -> None:
     documents = _dflash("Qwen3.8-27B-with-DFlash2.json")
 
     assert facts_for(PlanRequest(model_id="x", gpu="H200"), documents).draft is None
+
+
+def test_the_command_line_takes_a_drafts_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_DRAFT), encoding="utf-8")
+    config = {"method": "eagle3", "model": str(tmp_path), "num_speculative_tokens": 3}
+
+    status = main(["--model", LLAMA, "--gpu", "H200", "--speculative-config", json.dumps(config), "--json"])
+    result = json.loads(capsys.readouterr().out)
+
+    assert status == 0
+    assert result["findings"] == []
+    assert result["kv_groups"][0]["num_layers"] == 33
+
+
+def test_the_command_line_refuses_a_folder_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    config = {"method": "eagle3", "model": "/nowhere/draft", "num_speculative_tokens": 3}
+
+    assert main(["--model", LLAMA, "--gpu", "H200", "--speculative-config", json.dumps(config)]) == 2
+    assert "/nowhere/draft" in capsys.readouterr().err
