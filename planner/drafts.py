@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple, TypeGuard
 
 from planner.config_view import ConfigView
 from planner.defaults import Resolved
@@ -60,30 +61,32 @@ def speculation(model: ModelFacts, resolved: Resolved) -> Speculation:
     config = resolved.flags.speculative_config
     if config is None:
         return NONE
-    return _speculation(
-        model, config, resolved.version, resolved.runner, resolved.tp, resolved.pp > 1, resolved.max_model_len
-    )
+    found = _speculation(model, config, resolved.version, resolved.runner, _Cards(tp=resolved.tp, pp=resolved.pp))
+    if found.facts is None or found.is_targets_own or config.method == "draft_model":
+        return found
+    is_resized = resolved.version >= _FIRST_RESIZED_ROPE and _shortest_rope(found.facts) < resolved.max_model_len
+    return _with_longer_rope(found, resolved.max_model_len) if is_resized else found
+
+
+class _Cards(NamedTuple):
+    tp: int
+    pp: int
 
 
 @lru_cache(maxsize=64)
-def _speculation(  # noqa: PLR0913 - the whole key of the cache
-    model: ModelFacts,
-    config: SpeculativeConfig,
-    version: Version,
-    runner: str,
-    tp: int,
-    is_pipelined: bool,
-    max_model_len: int,
+def _speculation(
+    model: ModelFacts, config: SpeculativeConfig, version: Version, runner: str, cards: _Cards
 ) -> Speculation:
     found = _found(model, config)
     if found.facts is not None:
-        facts = _with_tables(model, found.facts, config, version, is_pipelined=is_pipelined)
-        if config.method != "draft_model" and not found.is_targets_own and version >= _FIRST_RESIZED_ROPE:
-            facts = _with_longer_rope(facts, max_model_len)
-        is_whole = runner == "v0" and config.draft_tensor_parallel_size == 1
         tables = len(model.draft_layers) if found.is_targets_own and version < _FIRST_SHARED_INDEX_TABLE else 0
-        found = replace(found, facts=facts, is_whole=is_whole, num_index_tables=tables)
-    return replace(found, findings=(*found.findings, *_refusals(model, config, version, runner, tp)))
+        found = replace(
+            found,
+            facts=_with_tables(model, found.facts, config, version, is_pipelined=cards.pp > 1),
+            is_whole=runner == "v0" and config.draft_tensor_parallel_size == 1,
+            num_index_tables=tables,
+        )
+    return replace(found, findings=(*found.findings, *_refusals(model, config, version, runner, cards.tp)))
 
 
 def _found(model: ModelFacts, config: SpeculativeConfig) -> Speculation:
@@ -192,18 +195,36 @@ def _own_head(facts: ModelFacts) -> Iterator[Embedding]:
         yield Embedding(name="lm_head", role="draft", num_rows=facts.vocab_size, dim=facts.hidden_size)
 
 
-def _with_longer_rope(facts: ModelFacts, max_model_len: int) -> ModelFacts:
+def _is_rope(module: Module) -> TypeGuard[Buffer]:
+    return isinstance(module, Buffer) and module.name == "rotary_cache"
+
+
+@lru_cache(maxsize=64)
+def _shortest_rope(facts: ModelFacts) -> int:
+    """The rows of the shortest rotary cache in the draft's layers."""
+    tuples = {id(layer.modules): layer.modules for layer in facts.layers}
+    return min(
+        (module.shape[0] for modules in tuples.values() for module in modules if _is_rope(module)), default=2**40
+    )
+
+
+@lru_cache(maxsize=64)
+def _with_longer_rope(found: Speculation, max_model_len: int) -> Speculation:
     def longer(module: Module) -> Module:
-        if not isinstance(module, Buffer) or module.name != "rotary_cache" or module.shape[0] >= max_model_len:
+        if not _is_rope(module) or module.shape[0] >= max_model_len:
             return module
         return replace(module, shape=(max_model_len, *module.shape[1:]))
 
+    facts = found.facts
+    if facts is None:
+        return found
     made: dict[int, tuple[Module, ...]] = {}
     layers = []
     for layer in facts.layers:
-        modules = made.setdefault(id(layer.modules), tuple(map(longer, layer.modules)))
-        layers.append(replace(layer, modules=modules))
-    return replace(facts, layers=tuple(layers))
+        if id(layer.modules) not in made:
+            made[id(layer.modules)] = tuple(map(longer, layer.modules))
+        layers.append(replace(layer, modules=made[id(layer.modules)]))
+    return replace(found, facts=replace(facts, layers=tuple(layers)))
 
 
 # -- refusals -----------------------------------------------------------------------------------------------------------

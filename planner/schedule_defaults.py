@@ -86,7 +86,21 @@ def _limits(question: Question, served: Served, *, chunked: bool) -> BatchLimits
     ledger.note("max_num_seqs", limits.max_num_seqs, limits.seqs_note, is_given=flags.max_num_seqs is not None)
     tokens, is_given = limits.max_num_batched_tokens, flags.max_num_batched_tokens is not None
     ledger.note("max_num_batched_tokens", tokens, limits.tokens_note, is_given=is_given)
+    _check_draft_slots(question, limits)
     return limits
+
+
+def _check_draft_slots(question: Question, limits: BatchLimits) -> None:
+    """Some drafters take slots of the batch for every sequence: 0.20 to 0.30 refuse when none is left (config/vllm.py)."""
+    slots = {"draft_model": 1, "dflash": question.num_speculative_tokens - 1}.get(question.method or "", 0)
+    taken = slots * limits.max_num_seqs
+    if taken < limits.max_num_batched_tokens or not (0, 20, 0) <= question.version < (0, 31, 0):
+        return
+    text = (
+        f"Drafting takes {slots} slots for each of {limits.max_num_seqs} sequences, which leaves nothing of"
+        f" max_num_batched_tokens ({limits.max_num_batched_tokens}) to schedule; raise it, or lower max_num_seqs."
+    )
+    question.ledger.find("draft-slots", text, is_refusal=True, field_name="max_num_batched_tokens")
 
 
 def _least_item_tokens(question: Question) -> int:

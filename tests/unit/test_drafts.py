@@ -194,6 +194,17 @@ def test_what_vllm_refuses_is_a_refusal(config: dict[str, Any], version: str, wo
     assert words in " ".join(finding.text for finding in plan.findings if finding.code == "draft-refused")
 
 
+def test_drafting_may_leave_nothing_of_the_batch_up_to_0_30() -> None:
+    config = {"method": "draft_model", "model": "Qwen/Qwen3-0.6B"}
+    limits = {"max_num_seqs": 512, "max_num_batched_tokens": 512}
+
+    assert "draft-slots" in [
+        finding.code for finding in plan_of("Qwen/Qwen3-8B", config, version="0.27.1", **limits).findings
+    ]
+    assert plan_of("Qwen/Qwen3-8B", config, version="0.31.0", **limits).will_start
+    assert plan_of("Qwen/Qwen3-8B", config, version="0.27.1").will_start
+
+
 def _dflash(name: str) -> ModelDocuments:
     return wrapped_documents(json.loads((CONFIGS / name).read_text(encoding="utf-8")), source="test")
 
