@@ -1,7 +1,7 @@
 """Each sequence's block tables: what a step must allocate, what a prefix lookup finds, what leaves the window.
 
 The rules are those of vLLM 0.33 (`v1/core/kv_cache_manager.py`, `kv_cache_coordinator.py` and
-`single_type_kv_cache_manager.py`) for groups of one block size.
+`single_type_kv_cache_manager.py`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class BlockTables:
             if cap is not None
         ]
         self._caps = caps
-        self._is_simple = not self._windows and len(config.groups) == 1
+        self._is_simple = len(config.groups) == 1 and config.groups[0].kind == "full" and config.has_like_groups
 
     def find_hit(self, sequence: Sequence) -> PrefixHit:
         """What the prefix cache holds of the sequence's known tokens, all but the last one."""
@@ -77,18 +77,21 @@ class BlockTables:
         needed = min(total + num_new_tokens + config.num_lookahead_tokens, config.max_model_len)
         if self._windows:
             self._give_up(sequence, max(0, min(total, config.max_model_len) - sequence.in_flight))
-        num_blocks = -(-needed // self._block_size)
         if self._is_simple:
-            missing = num_blocks - len(sequence.tables[0])
+            missing = -(-needed // self._block_size) - len(sequence.tables[0])
             if missing > self.pool.num_free:
                 return False
             if missing > 0:
                 self._append(sequence, 0, missing)
         else:
-            missing = sum(max(num_blocks - len(table), 0) for table in sequence.tables)
+            blocks_for = config.blocks_for
+            missing = sum(
+                max(blocks_for(group, needed) - len(table), 0)
+                for group, table in zip(config.groups, sequence.tables, strict=True)
+            )
             if missing > self.pool.num_free:
                 return False
-            self._fill(sequence, num_blocks)
+            self._fill(sequence, needed)
         if config.enable_prefix_caching:
             self.cache(sequence, min(total + num_new_tokens, sequence.num_tokens))
         return True
@@ -119,7 +122,7 @@ class BlockTables:
             return False
         if hit.num_tokens:
             self._adopt(sequence, hit)
-        self._fill(sequence, -(-needed // self._block_size))
+        self._fill(sequence, needed)
         if config.enable_prefix_caching:
             self.cache(sequence, min(total + num_new_tokens, sequence.num_tokens))
         return True
@@ -157,9 +160,9 @@ class BlockTables:
 
     def next_given_up(self, sequence: Sequence, processed_tokens: int) -> int:
         """The least number of processed tokens, `processed_tokens` or more, at which a block may leave a window."""
-        block_size = self._block_size
         following = NEVER
         for window in self._windows:
+            block_size = self.config.block_size_of(window.group)
             table = sequence.tables[window.index]
             span = window.group.span_tokens or 1
             below = min(window.group.num_skipped_tokens(processed_tokens) // block_size, len(table))
@@ -175,7 +178,7 @@ class BlockTables:
         """The free blocks that a sequence without a table takes: new ones, and hit ones now in the free queue."""
         ref_counts, total = self.pool.ref_counts, 0
         for index, group in enumerate(self.config.groups):
-            required = -(-num_tokens // self._block_size)
+            required = self.config.blocks_for(group, num_tokens)
             cap = self._caps[index]
             if is_capped and cap is not None:
                 required = min(required, cap)
@@ -195,9 +198,9 @@ class BlockTables:
                 self.journal.appended(sequence, index, sequence.tables[index][:], is_shared=True)
         sequence.num_cached_blocks = hit.num_tokens // self._block_size
 
-    def _fill(self, sequence: Sequence, num_blocks: int) -> None:
+    def _fill(self, sequence: Sequence, num_tokens: int) -> None:
         for group, table in enumerate(sequence.tables):
-            missing = num_blocks - len(table)
+            missing = self.config.blocks_for(self.config.groups[group], num_tokens) - len(table)
             if missing > 0:
                 self._append(sequence, group, missing)
 
@@ -211,7 +214,8 @@ class BlockTables:
         """Free the blocks wholly below the window of what is processed, the later ones first."""
         for window in self._windows:
             table = sequence.tables[window.index]
-            end = min(window.group.num_skipped_tokens(processed_tokens) // self._block_size, len(table))
+            skipped = window.group.num_skipped_tokens(processed_tokens)
+            end = min(skipped // self.config.block_size_of(window.group), len(table))
             start = end
             while start > 0 and table[start - 1] != NULL_BLOCK:
                 start -= 1

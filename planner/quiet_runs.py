@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from planner.block_tables import BlockTables
 from planner.sequence import Sequence
-from planner.simulator_config import SimulatorConfig
+from planner.simulator_config import FULL_ATTENTION, SimulatorConfig
 
 
 class QuietRuns:
@@ -26,8 +26,10 @@ class QuietRuns:
         self._max_model_len = config.max_model_len
         self._lag = 1 if config.async_scheduling else 0  # tokens by which the known ones trail the computed ones
         self._is_caching = config.enable_prefix_caching
-        self._has_windows = any(group.kind != "full" for group in config.groups)
-        self._is_simple = len(config.groups) == 1 and not self._has_windows and not self._lookahead
+        self._has_windows = any(group.span_tokens is not None for group in config.groups)
+        # tokens a block; None for states, which never grow
+        self._sizes = [None if group.kind == "state" else config.block_size_of(group) for group in config.groups]
+        self._is_simple = len(config.groups) == 1 and config.groups[0] == FULL_ATTENTION and not self._lookahead
         self._due: dict[int, list[Sequence]] = {}
         self.num_quiet = 0
 
@@ -85,9 +87,9 @@ class QuietRuns:
         """The computed tokens at which something is due next."""
         block_size = self._block_size
         following = end
-        for table in sequence.tables:
-            room = len(table) * block_size - self._lookahead
-            following = min(room, following)
+        for table, size in zip(sequence.tables, self._sizes, strict=True):
+            if size is not None:
+                following = min(len(table) * size - self._lookahead, following)
         if self._is_caching:
             full = (sequence.num_cached_blocks + 1) * block_size - 1 + self._lag
             following = min(full, following)

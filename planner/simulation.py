@@ -14,7 +14,6 @@ from planner.sequence import Sequence, SimulatedRequest
 from planner.simulator_config import SimulatorConfig
 from planner.step_frames import StepFrame, frame_of
 from planner.tiers import LowerTiers, OffloadConfig
-from planner.units import div_ceil
 
 MAX_SEQUENCES = 1_000_000
 MAX_STEPS = 1_000_000
@@ -149,9 +148,11 @@ def step_frames(
 
 def blocks_needed(config: SimulatorConfig, num_tokens: int) -> int:
     """The most blocks one request of `num_tokens` holds at once, over all KV groups."""
-    whole = div_ceil(num_tokens, config.block_size)
-    caps = (config.admission_cap_blocks(group) for group in config.groups)
-    return sum(whole if cap is None else min(whole, cap) for cap in caps)
+    total = 0
+    for group in config.groups:
+        whole, cap = config.blocks_for(group, num_tokens), config.admission_cap_blocks(group)
+        total += whole if cap is None else min(whole, cap)
+    return total
 
 
 def check_requests(config: SimulatorConfig, requests: Items[SimulatedRequest]) -> None:

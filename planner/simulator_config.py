@@ -9,20 +9,28 @@ from planner.blocks import MAX_BLOCKS
 from planner.facts import PlanError
 from planner.units import div_ceil
 
-GroupKind = Literal["full", "sliding_window", "chunked_local"]
+GroupKind = Literal["full", "sliding_window", "chunked_local", "state"]
 SchedulingPolicy = Literal["fcfs", "priority"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvGroup:
-    """One KV-cache group: layers that share a block table. `span_tokens` is the window or the local chunk."""
+    """One KV-cache group: layers that share a block table. `span_tokens` is the window or the local chunk.
+
+    A `state` group (linear attention) holds `num_state_blocks` for a request of any length.
+    """
 
     kind: GroupKind = "full"
     span_tokens: int | None = None
     name: str = ""
+    block_size: int | None = None  # tokens, where it differs from the engine's; only without prefix caching
+    num_state_blocks: int = 1
 
     def __post_init__(self) -> None:
-        if (self.kind == "full") != (self.span_tokens is None) or (self.span_tokens or 1) < 1:
+        if self.num_state_blocks < 1 or (self.block_size is not None and self.block_size < 1):
+            text = "A state group holds at least one block, and a block at least one token."
+            raise PlanError("num_state_blocks", self.num_state_blocks, text)
+        if (self.kind in {"full", "state"}) != (self.span_tokens is None) or (self.span_tokens or 1) < 1:
             text = "A windowed KV group needs a span of at least 1 token, and a full one has none."
             raise PlanError("sliding_window", self.span_tokens, text)
 
@@ -78,6 +86,11 @@ class SimulatorConfig:
         if interval is not None and (interval < 0 or interval % self.block_size):
             text = f"prefix_cache_retention_interval must be a multiple of the block size, {self.block_size}."
             raise PlanError("prefix_cache_retention_interval", interval, text)
+        if self.enable_prefix_caching and not self.has_like_groups:
+            text = (
+                "Prefix caching is not simulated for state groups, or groups with blocks of unlike size; turn it off."
+            )
+            raise PlanError("enable_prefix_caching", True, text)
         if not self.groups:
             raise PlanError("groups", (), "The engine needs at least one KV group.")
 
@@ -96,6 +109,19 @@ class SimulatorConfig:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise PlanError(name, value, f"{name} must be from {low:,} to {high:,}; {value:,} was given.")
+
+    @property
+    def has_like_groups(self) -> bool:
+        """Whether every group keeps KV in blocks of the engine's size."""
+        return all(group.kind != "state" and self.block_size_of(group) == self.block_size for group in self.groups)
+
+    def block_size_of(self, group: KvGroup) -> int:
+        """The tokens in a block of `group`."""
+        return group.block_size or self.block_size
+
+    def blocks_for(self, group: KvGroup, num_tokens: int) -> int:
+        """The blocks that `num_tokens` take in `group`, none given up."""
+        return group.num_state_blocks if group.kind == "state" else div_ceil(num_tokens, self.block_size_of(group))
 
     @property
     def num_usable_blocks(self) -> int:
@@ -117,5 +143,5 @@ class SimulatorConfig:
         if group.span_tokens is None:
             return None
         kept = group.span_tokens - 1 if group.kind == "sliding_window" else group.span_tokens
-        cap = div_ceil(min(kept + self.max_in_flight_tokens, self.max_model_len), self.block_size)
+        cap = div_ceil(min(kept + self.max_in_flight_tokens, self.max_model_len), self.block_size_of(group))
         return cap + 1 if group.kind == "sliding_window" else cap

@@ -192,7 +192,7 @@ class Timeline:
         index, changed = self._last_change(step, block)
         holders: tuple[str, ...] = ()
         first_token, num_tokens, content = None, 0, None
-        size = self.config.block_size
+        size = self._block_tokens(group)
         if STATE_NAMES[state] in {"active", "shared"}:
             holders = self._holders(step, block)
         if owner is not None and STATE_NAMES[state] != "free":
@@ -215,26 +215,26 @@ class Timeline:
 
     def blocks_of(self, step: int, request_id: str) -> tuple[int, ...]:
         """The physical blocks a request holds, over all groups."""
-        tables = self._tables(self._ordinal(request_id), step)
+        tables = self._tables(self.ordinal(request_id), step)
         return tuple(block for table in tables for block in table if block != NULL_BLOCK)
 
     def table(self, step: int, request_id: str) -> tuple[LogicalBlock, ...]:
         """A request's logical blocks in order, group by group, with the physical block behind each."""
-        ordinal = self._ordinal(request_id)
+        ordinal = self.ordinal(request_id)
         running, _ = self.standing(step)
         others = {
             other: {block for table in self._tables(other, step) for block in table}
             for other in running
             if other != ordinal
         }
-        computed, size = self._progress(ordinal, step)[1], self.config.block_size
+        computed = self._progress(ordinal, step)[1]
         return tuple(
             LogicalBlock(
                 group=group,
                 index=index,
                 block=block,
-                first_token=index * size,
-                num_tokens=max(0, min(size, computed - index * size)),
+                first_token=index * self._block_tokens(group),
+                num_tokens=max(0, min(self._block_tokens(group), computed - index * self._block_tokens(group))),
                 shared_with=tuple(self.request_ids[other] for other, held in others.items() if block and block in held),
             )
             for group, table in enumerate(self._tables(ordinal, step))
@@ -246,6 +246,10 @@ class Timeline:
     def events_at(self, step: int) -> tuple[BlockEvent, ...]:
         """What happened in one step."""
         return self.events[bisect_left(self._event_steps, step) : bisect_right(self._event_steps, step)]
+
+    def events_between(self, start: int, end: int) -> tuple[BlockEvent, ...]:
+        """What happened in steps `[start, end)`."""
+        return self.events[bisect_left(self._event_steps, start) : bisect_left(self._event_steps, end)]
 
     def next_event_step(self, step: int) -> int | None:
         """The next step after `step` in which something happened; None: nothing more."""
@@ -264,11 +268,15 @@ class Timeline:
         if not 0 <= step < self.num_steps:
             raise PlanError("step", step, f"Step {step} was not simulated; the last one is {self.num_steps - 1}.")
 
-    def _ordinal(self, request_id: str) -> int:
+    def ordinal(self, request_id: str) -> int:
+        """The place of a request in `request_ids`."""
         ordinal = self._ordinals.get(request_id)
         if ordinal is None:
             raise PlanError("request_id", request_id, f"There is no request {request_id} in this simulation.")
         return ordinal
+
+    def _block_tokens(self, group: int) -> int:
+        return self.config.block_size_of(self.config.groups[group])
 
     def _rank(self, ordinal: int) -> tuple[int, int, str]:
         sequence = self._sequences[ordinal]
