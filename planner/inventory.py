@@ -59,6 +59,7 @@ class Linear:
     # 0 or an empty tuple: no bound.
     max_shards: tuple[int, ...] = ()
     whole_unless_divides: int | None = None  # heads that TP must divide, else every rank holds the linear whole
+    padded_to: int = 1  # a rank's outputs together are padded to a multiple of this
     # Held whole where vLLM splits an expert layer by tokens: expert parallelism with TP and data parallelism both above 1.
     is_whole_in_sequence_parallel: bool = False
 
@@ -78,6 +79,7 @@ class Experts:
     quantizable: bool = True
     repeat: int = 1
     role: Role = "experts"
+    least_shard: int = 1  # an expert cut over ranks is padded to at least this width on each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +139,7 @@ CacheKind = Literal[
     "chunked",
     "mla",
     "indexer",
+    "index_keys",
     "mamba1",
     "mamba2",
     "gdn",
@@ -172,6 +175,7 @@ class StateTensor:
 class Cache:
     """What one layer keeps per token or per sequence. `kind` "shared" or "none" keeps nothing of its own.
 
+    "index_keys" (MiniMax-M3's block-sparse attention): one bfloat16 vector of `head_size` a token, whole on every rank.
     "indexer" (DSA keys): uint8, `head_size` bytes a token; `extra` has `index_topk`, the width of the int32 buffer
     `[max_num_batched_tokens, index_topk]` that a rank allocates once while loading.
     "deepseek_v4": one of a layer's several caches, told apart by which fields are set. `extra` has `state_bytes`, the

@@ -23,6 +23,7 @@ class BackendQuestion:
     head_sizes: tuple[int, ...]
     is_mla: bool = False
     is_sparse: bool = False  # DSA: an indexer picks the tokens
+    is_block_sparse: bool = False  # MiniMax-M3: attention picks blocks, each a KV page
     is_deepseek_v4: bool = False
     is_image_prefix: bool = False  # image tokens attend both ways
     num_heads: int = 0  # query heads of a rank
@@ -56,6 +57,8 @@ def choose_backend(question: BackendQuestion) -> Backend:
     """The backend and its block sizes, by the priorities of vLLM's platform for the card."""
     if question.is_deepseek_v4:
         return Backend(name="FLASHMLA_SPARSE_DSV4", block_tokens=256, kernel_tokens=64)
+    if question.is_block_sparse:
+        return Backend(name="MINIMAX_M3_SPARSE", block_tokens=128, kernel_tokens=128)
     if question.is_sparse:
         return Backend(name=_sparse_name(question), block_tokens=64, kernel_tokens=64)
     if question.is_mla:

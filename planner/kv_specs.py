@@ -151,6 +151,7 @@ def _question(model: ModelFacts, resolved: Resolved, kv_format: str) -> BackendQ
         head_sizes=tuple(sorted({cache.head_size for cache in caches if cache.head_size})),
         is_mla="mla" in kinds,
         is_sparse="indexer" in kinds,
+        is_block_sparse="index_keys" in kinds,
         is_deepseek_v4="deepseek_v4" in kinds,
         is_image_prefix=is_prefix,
         num_heads=max(model.num_attention_heads // resolved.tp, 1),
@@ -292,10 +293,9 @@ def _spec(context: _Context, cache: Cache, *, is_native: bool) -> LayerSpec | No
         return _mamba_spec(context, cache)
     if cache.kind == "deepseek_v4":
         return _v4_spec(context, cache)
-    if cache.kind == "indexer":
-        return MlaSpec(
-            block_size=context.block_tokens, num_kv_heads=1, content_bytes=cache.head_size, kv_format="indexer"
-        )
+    if cache.kind in ("indexer", "index_keys"):
+        size = cache.head_size * (2 if cache.kind == "index_keys" else 1)
+        return MlaSpec(block_size=context.block_tokens, num_kv_heads=1, content_bytes=size, kv_format=cache.kind)
     kv_format = context.resolved.dtype if is_native else context.kv_format
     if cache.kind == "mla":
         return _mla_spec(context, cache, kv_format)

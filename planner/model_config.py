@@ -60,7 +60,7 @@ def read_model(documents: ModelDocuments, *, quantization: str | None = None, vl
     """All that planning needs to know of the model, from its config.json and, where given, its checkpoint headers."""
     read = _read_config(documents)
     architecture = _architecture(read)
-    facts, quant_findings = _quantization(read, documents)
+    facts, quant_findings = _quantization(read, documents, vllm_minor)
     family = FamilyInput(
         architecture=architecture,
         root=read.root,
@@ -214,7 +214,9 @@ def _check_counts(section: Mapping[str, Any], path: str) -> None:
             _check_counts(value, f"{path}{key}.")
         elif isinstance(value, int | float) and key.endswith(_COUNTED) and value > MOST_LAYERS:
             field = f"{path}{key}"
-            raise PlanError(field, value, f"config.json: {field} {value:.6g} is more than any model has; check the file.")
+            raise PlanError(
+                field, value, f"config.json: {field} {value:.6g} is more than any model has; check the file."
+            )
 
 
 def _widest(built: Built, text: ConfigView) -> int:
@@ -274,20 +276,28 @@ def _max_position(read: _Read, documents: ModelDocuments) -> tuple[int, tuple[Fi
     return int(length), ()
 
 
-def _quantization(read: _Read, documents: ModelDocuments) -> tuple[QuantFacts | None, tuple[Finding, ...]]:
+def _quantization(
+    read: _Read, documents: ModelDocuments, vllm_minor: int
+) -> tuple[QuantFacts | None, tuple[Finding, ...]]:
     """The checkpoint's quantisation: config.json's own object, a part's, or ModelOpt's separate file."""
     for view in (read.root, read.root.section("text_config")):
         for key in ("quantization_config", "compression_config"):
             settings = view.section(key) if view else None
             if settings is not None:
-                facts = _quant_facts(_with_expert_dtype(settings.values, read.root), f"config.json {key}")
-                return _with_tensors(facts, documents), ()
+                facts = _quant_facts(_with_expert_dtype(settings.values, read.root), f"config.json {key}", vllm_minor)
+                return (_with_tensors(facts, documents), ()) if facts else (None, (_ignored(f"config.json {key}"),))
     if documents.hf_quant_config_json:
         settings_json = _parse_object(documents.hf_quant_config_json, "hf_quant_config.json")
-        return _quant_facts(settings_json, "hf_quant_config.json"), ()
+        found = _quant_facts(settings_json, "hf_quant_config.json", vllm_minor)
+        return found, () if found else (_ignored("hf_quant_config.json"),)
     if documents.gguf_metadata_json is not None:
         return QuantFacts(method="gguf", settings={"tensors": documents.tensors or ()}, source="GGUF header"), ()
     return None, ()
+
+
+def _ignored(source: str) -> Finding:
+    text = f"{source} names no quant_method: vLLM takes the model for an unquantised one and builds every weight in its dtype."
+    return Finding(code="quantization_ignored", severity="warning", text=text, field="quantization_config.quant_method")
 
 
 def _with_tensors(facts: QuantFacts, documents: ModelDocuments) -> QuantFacts:
@@ -306,28 +316,41 @@ def _with_expert_dtype(settings: Mapping[str, Any], root: ConfigView) -> dict[st
     return copy
 
 
-_MODELOPT_METHODS = {
+# What a ModelOpt export's own object names (`quantization.quant_algo`); 0.33 added the mixed ones.
+_EXPORTED_METHODS = {
     "FP8": "modelopt",
     "FP8_PER_CHANNEL_PER_TOKEN": "modelopt",
     "FP8_PB_WO": "modelopt",
     "NVFP4": "modelopt_fp4",
-    "MXFP8": "modelopt_mxfp8",
-    "MIXED_PRECISION": "modelopt_mixed",
 }
+_FIRST_MINOR_WITH_MIXED_EXPORT = 33
 
 
-def _quant_facts(settings: dict[str, Any], source: str) -> QuantFacts:
+def _quant_facts(settings: dict[str, Any], source: str, vllm_minor: int) -> QuantFacts | None:
+    """The facts of a quantisation object; None where it names no method, which vLLM then takes for no quantisation."""
     method = str(settings.get("quant_method") or "").lower().replace("compressed_tensors", "compressed-tensors")
-    producer = settings.get("producer")
-    inner = settings.get("quantization")
-    algorithm = (inner if isinstance(inner, dict) else settings).get("quant_algo")
-    is_modelopt = isinstance(producer, dict) and producer.get("name") == "modelopt"
-    if (is_modelopt or method.startswith("modelopt")) and isinstance(algorithm, str):
-        method = _MODELOPT_METHODS.get(algorithm.upper(), method or "modelopt")
-    if not method:
+    producer, inner = settings.get("producer"), settings.get("quantization")
+    nested = inner.get("quant_algo") if isinstance(inner, dict) else None
+    if isinstance(producer, dict) and producer.get("name") == "modelopt" and nested is not None:
+        method = _exported_method(str(nested), source, vllm_minor)
+    elif method.startswith("modelopt"):
+        method = _declared_method(str(nested or settings.get("quant_algo") or "").upper(), method)
+    return QuantFacts(method=method, settings=settings, source=source) if method else None
+
+
+def _exported_method(algorithm: str, source: str, vllm_minor: int) -> str:
+    name = algorithm.upper()
+    if name == "MIXED_PRECISION" and vllm_minor >= _FIRST_MINOR_WITH_MIXED_EXPORT:
+        return "modelopt_mixed"
+    if name not in _EXPORTED_METHODS:
         raise PlanError(
-            "quantization_config.quant_method",
-            None,
-            f"{source} names no quant_method; add the line from the model's repository.",
+            "quantization.quant_algo", algorithm, f"{source}: Unknown ModelOpt quant algo: {algorithm:.60}."
         )
-    return QuantFacts(method=method, settings=settings, source=source)
+    return _EXPORTED_METHODS[name]
+
+
+def _declared_method(algorithm: str, method: str) -> str:
+    """ModelOpt's method where config.json says `quant_method: modelopt`: its algorithm decides (modelopt.py overrides)."""
+    if "FP4" in algorithm and "MXFP4" not in algorithm:
+        return "modelopt_fp4"
+    return {"FP8": "modelopt", "MXFP8": "modelopt_mxfp8", "MIXED_PRECISION": "modelopt_mixed"}.get(algorithm, method)

@@ -89,10 +89,12 @@ def local_linear(module: Linear, tp: int) -> LocalLinear:
 
 def _local_columns(module: Linear, tp: int) -> tuple[int, ...]:
     bounds = module.max_shards or (0,) * len(module.out_features)
-    return tuple(
+    outs = tuple(
         _divided(size, min(tp, bound) if bound else tp, f"an output of {module.name}")
         for size, bound in zip(module.out_features, bounds, strict=True)
     )
+    padding = -sum(outs) % module.padded_to
+    return (*outs, padding) if padding else outs
 
 
 def _local_qkv(module: Linear, tp: int) -> tuple[int, ...]:
@@ -108,7 +110,8 @@ def _local_qkv(module: Linear, tp: int) -> tuple[int, ...]:
     query, *rest = module.out_features
     head_size = module.head_size or 1
     local_query = _divided(query // head_size, tp, "the attention heads") * head_size
-    return (local_query, *(size // min(tp, kv_heads) for size in rest))
+    bounds = module.max_shards[1:] or (0,) * len(rest)
+    return (local_query, *(size // min(tp, bound or kv_heads) for size, bound in zip(rest, bounds, strict=True)))
 
 
 def local_experts(module: Experts, split: Split) -> LocalExperts:
@@ -116,13 +119,17 @@ def local_experts(module: Experts, split: Split) -> LocalExperts:
     width = module.intermediate_size
     if split.ep == 1:
         width = _divided(width, split.moe_tp, "the width of an expert")
+    whole = module.intermediate_size
+    if split.ep == 1 and split.moe_tp > 1 and width < module.least_shard:
+        width = module.least_shard
+        whole = width * split.moe_tp
     return LocalExperts(
         num_experts=div_ceil(module.num_experts, split.ep),
         hidden_size=module.hidden_size,
         intermediate_size=width,
         is_gated=module.is_gated,
         has_bias=module.has_bias,
-        full_intermediate_size=module.intermediate_size,
+        full_intermediate_size=whole,
     )
 
 

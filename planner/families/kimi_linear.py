@@ -26,7 +26,7 @@ from planner.families.mla_layers import mla_attention, mla_cache, mla_shape
 from planner.inventory import Buffer, Cache, Module, StateTensor, Tensor
 
 
-def _linear_settings(view: ConfigView) -> ConfigView:
+def linear_settings(view: ConfigView) -> ConfigView:
     section = view.section("linear_attn_config")
     if section is None:
         raise PlanError(
@@ -37,7 +37,7 @@ def _linear_settings(view: ConfigView) -> ConfigView:
 
 def delta_attention(view: ConfigView, name: str = "self_attn") -> tuple[Module, ...]:
     """The modules of Kimi delta attention: q, k, v, a gate of low rank and beta in one projection, the decay's parts apart."""
-    settings, hidden = _linear_settings(view), view.integer("hidden_size")
+    settings, hidden = linear_settings(view), view.integer("hidden_size")
     heads, size = settings.integer("num_heads"), settings.integer("head_dim")
     width, kernel = heads * size, settings.integer("short_conv_kernel_size", default=4)
     inputs = ("q_proj", "k_proj", "v_proj", "f_a_proj", "b_proj")
@@ -58,7 +58,7 @@ def delta_attention(view: ConfigView, name: str = "self_attn") -> tuple[Module, 
 
 def delta_cache(view: ConfigView) -> Cache:
     """The convolution window and the recurrent state of one sequence, the latter in float32 unless a flag says otherwise."""
-    settings = _linear_settings(view)
+    settings = linear_settings(view)
     heads, size = settings.integer("num_heads"), settings.integer("head_dim")
     window = settings.integer("short_conv_kernel_size", default=4) - 1
     return Cache(
@@ -87,7 +87,7 @@ def build_kimi_linear(given: FamilyInput) -> Built:
     """A Kimi-Linear language model."""
     view = given.text
     hidden, shape = view.integer("hidden_size"), mla_shape(view)
-    full = set(_linear_settings(view).items("full_attn_layers") or [])
+    full = set(linear_settings(view).items("full_attn_layers") or [])
     dense = view.integer("first_k_dense_replace", default=0, least=0)
     latent, state = mla_cache(shape, given.vllm_minor), delta_cache(view)
     unit = Buffer(name="self_attn.one_scale", shape=(1,), dtype="float32")  # this class's own, beside the four scales

@@ -29,7 +29,7 @@ from planner.families.vision_towers import (
     siglip_tower,
     vision_tensor,
 )
-from planner.inventory import Buffer, EncoderFacts, Module
+from planner.inventory import Buffer, EncoderFacts, Linear, Module
 
 _FIRST_MINOR_WITH_SINGLE_MROPE = 32
 
@@ -236,10 +236,40 @@ def build_idefics3(given: FamilyInput) -> Built:
 # Kimi-VL and Kimi-K2.5: MoonViT and a DeepSeek-V3 language model.
 
 
-def _frame_positions(vision: ConfigView, width: int) -> tuple[Buffer, ...]:
+def frame_positions(vision: ConfigView, width: int) -> tuple[Buffer, ...]:
     """The float32 table of positions in time that Kimi-K2.5's tower keeps for its video frames."""
     frames = vision.integer("init_pos_emb_time", default=4)
     return (Buffer(name="patch_embed.pos_emb.time_weight", shape=(frames, width), dtype="float32"),)
+
+
+def moonvit_merge(vision: ConfigView) -> int:
+    """Patches that MoonViT's projector merges into one token."""
+    return _product(vision.items("merge_kernel_size") or [2, 2])
+
+
+def without_compression(given: FamilyInput, modules: tuple[Module, ...]) -> tuple[Module, ...]:
+    """`modules` unquantised where the checkpoint is compressed-tensors', which these classes keep from their towers."""
+    views = (given.root, given.root.section("text_config"))
+    settings = [view.section("quantization_config") for view in views if view is not None]
+    if not any(view.text("quant_method") == "compressed-tensors" for view in settings if view is not None):
+        return modules
+    return tuple(replace(module, quantizable=False) if isinstance(module, Linear) else module for module in modules)
+
+
+def moonvit_facts(vision: ConfigView) -> EncoderFacts:
+    """What the activation estimate needs of a MoonViT tower."""
+    patches = _product(
+        [vision.integer("init_pos_emb_height", default=64), vision.integer("init_pos_emb_width", default=64)]
+    )
+    return EncoderFacts(
+        modality="image",
+        hidden_size=vision.integer("hidden_size", "vt_hidden_size"),
+        intermediate_size=vision.integer("intermediate_size", "vt_intermediate_size"),
+        num_layers=vision.integer("num_hidden_layers", "vt_num_hidden_layers"),
+        num_heads=vision.integer("num_attention_heads", "vt_num_attention_heads"),
+        patch_tokens_per_item=patches,
+        output_tokens_per_item=patches // moonvit_merge(vision),
+    )
 
 
 def build_kimi_vl(given: FamilyInput) -> Built:
@@ -247,31 +277,22 @@ def build_kimi_vl(given: FamilyInput) -> Built:
     vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
     is_k25 = given.architecture.startswith("KimiK25")
     hidden = vision.integer("hidden_size", "vt_hidden_size")
-    merge = _product(vision.items("merge_kernel_size") or [2, 2])
-    width = hidden * merge
+    width = hidden * moonvit_merge(vision)
     heads = vision.integer("num_attention_heads", "vt_num_attention_heads")
     modalities = ("vision_chunk",) if is_k25 else ("image",)
-    patches = _product(
-        [vision.integer("init_pos_emb_height", default=64), vision.integer("init_pos_emb_width", default=64)]
-    )
-    facts = EncoderFacts(
-        modality="image",
-        hidden_size=hidden,
-        intermediate_size=vision.integer("intermediate_size", "vt_intermediate_size"),
-        num_layers=vision.integer("num_hidden_layers", "vt_num_hidden_layers"),
-        num_heads=heads,
-        patch_tokens_per_item=patches,
-        output_tokens_per_item=patches // merge,
-    )
+    facts = moonvit_facts(vision)
     projector: tuple[Module, ...] = (
         *norm("pre_norm", hidden, has_bias=True),
         replicated_linear("linear_1", width, width, role="projector", has_bias=True),
         replicated_linear("linear_2", width, text, role="projector", has_bias=True),
     )
+    tower = moonvit_tower(vision)
+    if is_k25:
+        tower, projector = without_compression(given, tower), without_compression(given, projector)
     towers = [
         Tower(
             prefix="vision_tower",
-            modules=(*moonvit_tower(vision), *(_frame_positions(vision, hidden) if is_k25 else ())),
+            modules=(*tower, *(frame_positions(vision, hidden) if is_k25 else ())),
             modalities=modalities,
             facts=facts,
             whole_unless_divides=heads if is_k25 else None,

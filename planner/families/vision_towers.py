@@ -287,26 +287,35 @@ def repeated(prefix: str, depth: int, modules: Iterable[Module]) -> tuple[Module
 
 
 def moonvit_tower(view: ConfigView, *, is_sharded: bool = True) -> tuple[Module, ...]:
-    """MoonViT, Kimi-VL's tower."""
-    hidden = view.integer("hidden_size", "vt_hidden_size")
+    """MoonViT, the tower of Kimi-VL, Kimi-K2.5 and, with heads of their own width and RMS norms, Kimi-K3."""
+    hidden, heads = (
+        view.integer("hidden_size", "vt_hidden_size"),
+        view.integer("num_attention_heads", "vt_num_attention_heads"),
+    )
     height = view.integer("init_pos_emb_height", default=64)
     width = view.integer("init_pos_emb_width", default=64)
+    has_norm_bias = view.text("norm_type", "layernorm") == "layernorm"
     stack = EncoderStack(
         depth=view.integer("num_hidden_layers", "vt_num_hidden_layers"),
         hidden_size=hidden,
         intermediate_size=view.integer("intermediate_size", "vt_intermediate_size"),
-        num_heads=view.integer("num_attention_heads", "vt_num_attention_heads"),
+        num_heads=heads,
+        head_size=view.integer("qkv_hidden_size", default=hidden) // heads,
         prefix="encoder.blocks",
         qkv="wqkv",
         output="wo",
         up="mlp.fc0",
         down="mlp.fc1",
         norms=("norm0", "norm1"),
+        norms_have_bias=has_norm_bias,
+        has_qkv_bias=view.flag("attn_bias", default=True),
+        has_output_bias=view.flag("attn_bias", default=True),
+        has_mlp_bias=view.flag("linear_bias", default=True),
         is_sharded=is_sharded,
     )
     return (
-        *_patches(view, hidden, "patch_embed.proj", has_bias=True),
+        *_patches(view, hidden, "patch_embed.proj", has_bias=view.flag("patch_embed_proj_bias", default=True)),
         vision_tensor("patch_embed.pos_emb", height, width, hidden),
         *stack.modules(),
-        *norm("encoder.final_layernorm", hidden, has_bias=True),
+        *norm("encoder.final_layernorm", hidden, has_bias=has_norm_bias),
     )
