@@ -255,3 +255,25 @@ def test_the_command_line_refuses_a_folder_that_is_not_there(capsys: pytest.Capt
 
     assert main(["--model", LLAMA, "--gpu", "H200", "--speculative-config", json.dumps(config)]) == 2
     assert "/nowhere/draft" in capsys.readouterr().err
+
+
+def test_an_mtp_layer_makes_groups_of_eleven_in_a_hybrid() -> None:
+    # A 0.22 log: 73.13 GiB, "Add 3 padding layers", 6,312,658 tokens and 24.08 requests of 262,144; its fp8 cache and three
+    # draft tokens are what both figures ask for (125 + 3 x 4 blocks a request).
+    documents = catalogue_documents("nvidia/Qwen3.6-35B-A3B-NVFP4")
+    request = PlanRequest(
+        model_id=documents.model_id,
+        gpu="DGX Spark (GB10)",
+        vllm_version="0.22.1",
+        flags=EngineFlags(
+            speculative_config=SpeculativeConfig(method="mtp", num_speculative_tokens=3),
+            kv_cache_dtype="fp8",
+            kv_cache_memory_bytes=int(73.13 * GIB),
+            max_model_len=262144,
+        ),
+    )
+    pool = answer(request, documents)[0].pool
+
+    assert [group.num_layers for group in pool.groups] == [10, 10, 10, 11]
+    assert round(pool.max_concurrency, 2) == 24.08
+    assert pool.tokens == pytest.approx(6_312_658, rel=5e-4)
