@@ -75,7 +75,7 @@ class _LayoutKey:
             *(resolved.num_speculative_tokens, resolved.tp, resolved.pp, resolved.dcp, flags.block_size),
             *(flags.num_gpu_blocks_override, flags.mamba_cache_dtype, flags.mamba_ssm_cache_dtype),
             *(flags.attention_backend, flags.speculative_config, flags.kv_cache_dtype),
-            *(flags.disable_sliding_window, resolved.runner == "v0"),
+            *(flags.disable_sliding_window, resolved.runner),
         )
 
     def __hash__(self) -> int:

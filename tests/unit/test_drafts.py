@@ -277,3 +277,18 @@ def test_an_mtp_layer_makes_groups_of_eleven_in_a_hybrid() -> None:
     assert [group.num_layers for group in pool.groups] == [10, 10, 10, 11]
     assert round(pool.max_concurrency, 2) == 24.08
     assert pool.tokens == pytest.approx(6_312_658, rel=5e-4)
+
+
+def test_a_refusal_of_one_runner_is_not_kept_for_the_other() -> None:
+    documents = catalogue_documents("Qwen/Qwen3-8B")
+    config = SpeculativeConfig(
+        method="draft_model", num_speculative_tokens=3, model="Qwen/Qwen3-0.6B", draft_tensor_parallel_size=1
+    )
+    flags = EngineFlags(speculative_config=config, tensor_parallel_size=2, max_model_len=8192)
+    v1, v2 = (
+        answer(PlanRequest(model_id="x", gpu="H200", model_runner=runner, flags=flags), documents)[0]
+        for runner in ("v1", "v2")
+    )
+
+    assert codes(v1) == ["draft-refused"]
+    assert codes(v2) == []
