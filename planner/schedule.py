@@ -11,7 +11,7 @@ from planner.block_tables import BlockTables
 from planner.prefix_lookup import NO_HIT, PrefixHit
 from planner.quiet_runs import QuietRuns
 from planner.schedule_journal import ScheduleJournal
-from planner.sequence import Sequence, Status
+from planner.sequence import Sequence, SimulatedRequest, Status
 from planner.simulator_config import SimulatorConfig
 from planner.step_outputs import AcceptDrafts, Scheduled, StepOutputs, accept_none
 from planner.tiers import LowerTiers
@@ -47,6 +47,7 @@ class Scheduler:
         self._in_flight: list[list[Scheduled]] = []
         self._outputs = StepOutputs(config, self.tables, accept_drafts)
         self._arrivals = 0
+        self._last_request: SimulatedRequest | None = None
         self._admissions = 0
         self._budget = 0
         self._input_budget = 0
@@ -64,8 +65,10 @@ class Scheduler:
 
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence that arrives now."""
+        if self._last_request is not sequence.request:  # samples of one request arrive as one
+            self._arrivals += 1
+            self._last_request = sequence.request
         sequence.arrival = self._arrivals
-        self._arrivals += 1
         self.waiting.add(sequence)
         if self.journal is not None:
             self.journal.queued(self.step + 1, sequence)

@@ -64,8 +64,8 @@ def frame_of(scheduler: Scheduler) -> StepFrame:
 
 
 def in_arrival_order(sequences: Iterable[Sequence]) -> list[Sequence]:
-    """The sequences as they arrived; the traces name a step's preempted ones in this order."""
-    return sorted(sequences, key=lambda sequence: sequence.arrival)
+    """The sequences in the order of the workload; the traces name a step's preempted ones in this order."""
+    return sorted(sequences, key=lambda sequence: sequence.ordinal)
 
 
 def _tokens_given(scheduler: Scheduler, sequence: Sequence, given: dict[int, int]) -> int:

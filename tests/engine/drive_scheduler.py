@@ -30,10 +30,17 @@ import vllm
 from vllm.config import CacheConfig, DeviceConfig, ModelConfig, ParallelConfig, SchedulerConfig, VllmConfig
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import get_hash_fn_by_name
+from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    SlidingWindowSpec,
+)
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
@@ -86,6 +93,12 @@ def make_scheduler(config, spec):
         KVCacheGroupSpec([f"layer.{index}"], SlidingWindowSpec(sliding_window=window, **shape))
         for index, window in enumerate(config.get("windows", []), 1)
     ]
+    groups += [
+        KVCacheGroupSpec([f"chunked.{index}"], ChunkedLocalAttentionSpec(attention_chunk_size=chunk, **shape))
+        for index, chunk in enumerate(config.get("chunks", []), 1)
+    ]
+    if config.get("without_full"):
+        groups = groups[1:]
     maker = AsyncScheduler if config.get("async_scheduling") else Scheduler
     extra = {}
     if "prefix_cache_retention_interval" in config:
@@ -97,12 +110,31 @@ def make_scheduler(config, spec):
         block_size=block_size,
         log_stats=False,
     )
+    if config.get("drop_last_hit_block") or config.get("num_hash_lookahead_tokens"):
+        use_drafter_rules(scheduler, config)
     if spec:
         scheduler.num_spec_tokens = spec["num_speculative_tokens"]
         scheduler.num_lookahead_tokens = spec["num_lookahead_tokens"]
         if config.get("async_scheduling"):
             scheduler._spec_token_placeholders = [-1] * spec["num_speculative_tokens"]
     return scheduler
+
+
+def use_drafter_rules(scheduler, config):
+    """The prefix-cache rules that an EAGLE drafter brings, without the drafter."""
+    lookahead = config.get("num_hash_lookahead_tokens", 0)
+    extra = {"num_hash_lookahead_tokens": lookahead} if lookahead else {}
+    scheduler.kv_cache_manager = KVCacheManager(
+        kv_cache_config=scheduler.kv_cache_config,
+        max_model_len=config["max_model_len"],
+        max_in_flight_tokens=scheduler.vllm_config.max_in_flight_tokens,
+        enable_caching=config["enable_prefix_caching"],
+        use_eagle=bool(config.get("drop_last_hit_block")),
+        scheduler_block_size=config["block_size"],
+        hash_block_size=config["block_size"],
+        watermark=config.get("watermark", 0.0),
+        **extra,
+    )
 
 
 class Driver:
@@ -114,6 +146,8 @@ class Driver:
         self.sampled = {}
         self.draws = {}
         self.in_flight = []
+        lookahead = self.config.get("num_hash_lookahead_tokens", 0)
+        self.hash_lookahead = (lookahead,) if lookahead else ()
         self.is_async = self.config.get("async_scheduling", False)
 
     def add(self, order, row):
@@ -124,7 +158,7 @@ class Driver:
             pooling_params=None,
             priority=row.get("priority", 0),
             arrival_time=float(order),
-            block_hasher=get_request_block_hasher(self.config["block_size"], HASH),
+            block_hasher=get_request_block_hasher(self.config["block_size"], HASH, *self.hash_lookahead),
         )
         self.sampled[request.request_id] = row["output_token_ids"]
         self.cursor[request.request_id] = 0
