@@ -1,3 +1,4 @@
+# ruff: noqa: INP001 - a script beside the pictures it takes
 """Takes the README's pictures from a running KVScope: `make run`, then `.venv/bin/python docs/images/take.py`."""
 
 from __future__ import annotations
