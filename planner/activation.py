@@ -242,7 +242,7 @@ def _compile_stage(model: ModelFacts, resolved: Resolved) -> Stage:
     return Stage(
         name="warm compile" if is_warm else "cold compile",
         best_bytes=0 if is_warm else best,
-        low_bytes=low - table // 50 if is_cold else 0,
+        low_bytes=low - table // 10 if is_cold else 0,
         high_bytes=0 if is_warm else low + table,
         formula=f"{model.vocab_size:,} x {model.hidden_size:,} embedding held twice while compiling"
         + ("" if is_cold else " (a fresh container assumed)"),

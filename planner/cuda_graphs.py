@@ -52,8 +52,8 @@ def charged(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
     width = constants.V2_ESTIMATE_HALF_WIDTH if is_v2 else constants.ESTIMATE_HALF_WIDTH
     return Estimate(
         best_bytes=best + transient,
-        low_bytes=int(best * (1 - width)) + transient // 2,
-        high_bytes=int(best * (1 + width)) + transient + transient // 2,
+        low_bytes=int(best * (1 - width)),
+        high_bytes=int(best * (1 + width)) + 2 * transient,
         basis=Basis(
             kind="measured", note="fitted to vLLM's printed estimates, 0.19 to 0.24 (21 models), one GDN report"
         ),

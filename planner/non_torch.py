@@ -82,9 +82,11 @@ def _tensor_parallel(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Con
 
 
 def _unified(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Constant:
-    """The system's memory beside the engine's own: to 0.27 it grows with what loading read."""
+    """The system's memory beside the engine's own: from 0.17 to 0.27 it grows with what loading read."""
     if resolved.version >= _LATE_UNIFIED:
         return constants.NON_TORCH_UNIFIED_028
+    if not resolved.era >= Era.V017_020:
+        return constants.NON_TORCH_UNIFIED_BEFORE_017
     rule = constants.NON_TORCH_UNIFIED
     read = constants.NON_TORCH_UNIFIED_PER_WEIGHT * weights.rank_weights(model, resolved, pp_rank).load.best_bytes / GIB
     return replace(rule, best=rule.best + read, low=rule.low + read, high=rule.high + read)

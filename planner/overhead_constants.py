@@ -78,9 +78,9 @@ INDEXER_BYTES_PER_TOKEN = 40 * 132  # 825 MiB at 163,840 tokens; read in 0.19 to
 _LOGS = "start-up logs"
 NON_TORCH_V0 = Constant(best=0.08, low=0.02, high=0.35, source=_LOGS, rows=7, models=5)
 NON_TORCH_V0_TP = Constant(best=0.25, low=0.20, high=0.60, source=_LOGS, rows=3, models=3)
-NON_TORCH_V1 = Constant(best=0.13, low=0.02, high=0.20, source=_LOGS, rows=5, models=4)
+NON_TORCH_V1 = Constant(best=0.13, low=0.00, high=0.25, source=_LOGS, rows=10, models=8)
 NON_TORCH_V1_TP_PCIE = Constant(
-    best=0.15, low=0.05, high=1.20, source="opt-2.7b TP 4 0.09, L40S TP 2", rows=2, models=2
+    best=0.15, low=0.00, high=1.20, source="opt-2.7b TP 4 0.09, L40S TP 2", rows=2, models=2
 )
 NON_TORCH_V1_TP_NVLINK = Constant(
     best=0.70, low=0.20, high=2.10, source="H100 TP 2 0.55, H200 TP 2 0.75 GiB", rows=2, models=2
@@ -88,9 +88,10 @@ NON_TORCH_V1_TP_NVLINK = Constant(
 NON_TORCH_V1_TP_NVLINK_HIGH_PER_RANK_GIB = 0.20  # eight B200 with fused all-reduce (0.13) left 3.5 GiB
 NON_TORCH_017 = Constant(best=0.25, low=0.23, high=0.33, source="0.19 H100 logs", rows=38, models=18)
 NON_TORCH_017_PP = Constant(best=0.07, low=0.05, high=0.27, source="0.19 H100 PP 2 and 4", rows=2, models=1)
-NON_TORCH_021 = Constant(best=0.25, low=0.12, high=0.45, source="0.21 and 0.24 pools, an sm_90 slice", rows=3, models=3)
-# A cold compile left 0.5 GiB behind on two small cards (6 GB, RTX 8000), nothing on an A100 and a 4090: the high end.
-NON_TORCH_027 = Constant(best=0.12, low=0.02, high=0.60, source="A100, 4090, L4 less the V2 tables", rows=4, models=4)
+NON_TORCH_021 = Constant(best=0.25, low=0.05, high=0.60, source="0.21 and 0.24 pools, an sm_90 slice", rows=3, models=3)
+# A cold compile left 0.4 to 0.5 GiB behind on three cards (6 GB, a 4070 laptop, RTX 8000), nothing on an A100 and a 4090:
+# the high end.
+NON_TORCH_027 = Constant(best=0.12, low=0.00, high=0.60, source="A100, 4090, L4 less the V2 tables", rows=4, models=4)
 # Tensor parallel over NVLink (symmetric memory, custom all-reduce, NCCL): base + slope x layers, by log2(TP).
 TP_NVLINK_BASE_GIB = 2.05
 TP_NVLINK_BASE_PER_DOUBLING_GIB = 0.03
@@ -106,10 +107,12 @@ NON_TORCH_AMD = Constant(best=1.10, low=0.30, high=3.60, source="MI300X pools", 
 NON_TORCH_AMD_TP = Constant(best=3.50, low=1.00, high=5.60, source="R9700 TP 4: one row", rows=1, models=1)
 NON_TORCH_XPU = Constant(best=1.50, low=0.90, high=1.70, source="Arc Pro B60, V1 runner: one row", rows=1, models=1)
 NON_TORCH_XPU_V2 = Constant(best=0.83, low=0.60, high=1.50, source="Arc Pro B60, V2 runner: one row", rows=1, models=1)
-# GB10 and Thor: free memory is the system's, so page cache and other processes count. To 0.27 (GiB beside the activation):
-# 2.0 with 1 GiB of weights, 1.9 with 29, 4.8 with 22, 5.5 with 34, 4.2 with 48, 4.3 and 5.5 with 51; 0.30: near nothing.
+# GB10 and Thor: free memory is the system's, so page cache and other processes count. 0.13: 1.6 GiB beside the activation
+# with 15 GiB of weights, 1.9 with 29; 0.18 to 0.27: 2.0 with 1, 4.8 with 22, 5.5 with 34, 4.2 with 48, 4.3 and 5.5 with 51;
+# 0.30: near nothing.
+NON_TORCH_UNIFIED_BEFORE_017 = Constant(best=1.75, low=0.50, high=4.60, source="GB10 pools, 0.13", rows=2, models=2)
 NON_TORCH_UNIFIED = Constant(
-    best=1.90, low=0.00, high=4.60, source="GB10 and Thor logs and pools, 0.13 to 0.27", rows=7, models=6
+    best=1.90, low=0.00, high=4.60, source="GB10 and Thor logs and pools, 0.18 to 0.27", rows=6, models=5
 )
 NON_TORCH_UNIFIED_PER_WEIGHT = 0.06
 NON_TORCH_UNIFIED_028 = Constant(best=0.50, low=0.00, high=3.50, source="GB10 pools, 0.30", rows=4, models=4)

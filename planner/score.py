@@ -1,6 +1,6 @@
 """Predict start-up rows and compare: what a plan says against what the engine logged, term by term.
 
-`python -m planner score [FILE.jsonl ...] [--json | --markdown] [--configs DIR]`. A row that cannot be predicted is listed with
+`python -m planner score [FILE.jsonl ...] [--json | --markdown | --leave-one-out] [--configs DIR]`. A row that cannot be predicted is listed with
 the reason; one whose vLLM release is not stated is tried under each era, and reported apart.
 """
 
@@ -81,6 +81,7 @@ class Scored:
     predicted_start: bool | None = None
     logged_start: bool | None = None
     is_pool_given: bool = False
+    fitted_class: str = ""  # rows that share the fitted constants of the memory beside weights and activation
     reason: str | None = None
     plan_reason: str = ""
 
@@ -153,6 +154,7 @@ def _try(row: TruthRow, documents: ModelDocuments, version: str) -> Scored:
         predicted_start=answer.will_start,
         logged_start=_logged_start(row),
         is_pool_given=request.flags.kv_cache_memory_bytes is not None,
+        fitted_class=answer.ranks[0].non_torch.basis.note,
         plan_reason=answer.reason,
     )
 
@@ -274,7 +276,7 @@ def _estimated_length(row: TruthRow, answer: Plan) -> Comparison | None:
 
 def main(argv: Sequence[str]) -> int:
     """The exit status of `python -m planner score`: 0, or 2 with one line on stderr for unreadable input."""
-    from planner.score_report import markdown, text_report  # noqa: PLC0415 - only this command draws tables
+    from planner.score_report import leave_one_out_tables, markdown, text_report  # noqa: PLC0415 - only here are tables drawn
 
     parser = argparse.ArgumentParser(prog="python -m planner score", description=__doc__)
     parser.add_argument("files", nargs="*", type=Path, help="JSON Lines files of rows (default: those of the project)")
@@ -282,6 +284,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--grades", default="AB", help="letters of the grades to count in tables (default AB)")
     parser.add_argument("--json", action="store_true", help="one JSON object a row")
     parser.add_argument("--markdown", action="store_true", help="the accuracy tables of the documentation")
+    parser.add_argument("--leave-one-out", action="store_true", help="pools refitted without each row's own model")
     options = parser.parse_args(argv)
     try:
         rows = [row for path in options.files or sorted(CARRIED_ROWS.glob("*.jsonl")) for row in _rows_of(path)]
@@ -293,6 +296,9 @@ def main(argv: Sequence[str]) -> int:
         sys.stdout.writelines(f"{json.dumps(asdict(item))}\n" for item in scored)
         return 0
     counted = tuple(item for item in scored if item.grade in options.grades)
+    if options.leave_one_out:
+        sys.stdout.write(leave_one_out_tables(counted))
+        return 0
     sys.stdout.write(markdown(counted) if options.markdown else text_report(counted))
     return 0
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from statistics import median
 
 from planner.score import Comparison, Scored
+from planner.score_leave_out import leave_one_model_out
 
 _GROUPS = ("0.17-0.20 on H100", "other, version stated", "version not stated")
 
@@ -37,7 +39,7 @@ def card_errors(scored: Iterable[Scored]) -> list[float]:
 
 
 def coverage(scored: Iterable[Scored], name: str) -> tuple[int, int, float]:
-    """(rows inside the interval, rows, mean half-width as a share of the logged value) of the named quantity."""
+    """(rows inside the interval, rows, median half-width as a share of the logged value) of the named quantity."""
     found: list[Comparison] = []
     for item in scored:
         comparison = item.find(name)
@@ -51,7 +53,7 @@ def coverage(scored: Iterable[Scored], name: str) -> tuple[int, int, float]:
     if not found:
         return 0, 0, 0.0
     widths = [((c.high or 0) - (c.low or 0)) / 2 / c.logged for c in found]
-    return sum(bool(c.is_covered) for c in found), len(found), sum(widths) / len(widths)
+    return sum(bool(c.is_covered) for c in found), len(found), median(widths)
 
 
 def verdicts(scored: Iterable[Scored]) -> tuple[int, int, int, int]:
@@ -106,6 +108,28 @@ def _band_line(label: str, items: Sequence[Scored]) -> str:
     return f"| {label} | {count} | {share} | {_percent(width) if count else '–'} |"
 
 
+def leave_one_out_tables(scored: Sequence[Scored]) -> str:
+    """The groups' pools and bands with the fitted sum refitted without each row's own model."""
+    outside = leave_one_model_out(_predicted(scored))
+    lines = []
+    for group in _GROUPS:
+        items = [item for item in outside if item.group == group]
+        pool, (inside, count, width) = relative_errors(items, "kv_pool"), coverage(items, "kv_pool")
+        cells = (
+            group,
+            str(len(items)),
+            str(len({item.model_id.lower() for item in items})),
+            _percent(quantile(pool, 0.5)),
+            _percent(quantile(pool, 0.9)),
+            _percent(quantile(card_errors(items), 0.9)),
+            _percent(inside / count) if count else "–",
+            _percent(width) if count else "–",
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    head = "| group | rows | models | pool, median | pool, p90 | pool, p90 of the card | inside the band | half-width |"
+    return "\n".join([head, "| --- | --- | --- | --- | --- | --- | --- | --- |", *lines, ""])
+
+
 def markdown(scored: Sequence[Scored]) -> str:
     """The accuracy page: groups, bands, verdicts, families, eras, and every row that was not predicted."""
     predicted = _predicted(scored)
@@ -126,9 +150,14 @@ def markdown(scored: Sequence[Scored]) -> str:
             "",
             "## The 90 % band of the KV pool",
             "",
-            "| group | rows | inside | mean half-width |\n| --- | --- | --- | --- |",
+            "| group | rows | inside | median half-width |\n| --- | --- | --- | --- |",
             *bands,
             "",
+            "## With each model left out",
+            "",
+            "Pools whose fitted sum (all but the weights) was refitted on the other models' rows of the same constants.",
+            "",
+            leave_one_out_tables(scored),
             "## Verdicts",
             "",
             f"Failed starts on memory predicted as failing: {caught} of {failed}. False alarms: {alarms} of {started} starts.",

@@ -1,0 +1,76 @@
+"""Leaving a model out: a pool is shifted by what the other models of its class leave unexplained, never by its own rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.score import Comparison, Scored
+from planner.score_leave_out import leave_one_model_out
+from planner.score_report import leave_one_out_tables
+
+
+def _scored(
+    model: str, predicted: float, logged: float, fitted_class: str = "one card", weights: float = 0.0
+) -> Scored:
+    pool = Comparison(name="kv_pool", predicted=predicted, logged=logged, low=predicted - 1, high=predicted + 1)
+    load = Comparison(name="weights", predicted=10 + weights, logged=10.0)
+    return Scored(
+        row_id=f"{model}-{predicted}",
+        model_id=model,
+        family="LlamaForCausalLM",
+        version="0.23.0",
+        era="0.21 to 0.26",
+        gpu="L4",
+        tensor_parallel_size=1,
+        pipeline_parallel_size=1,
+        grade="A",
+        group="other, version stated",
+        comparisons=(pool, load),
+        total_gib=22.0,
+        fitted_class=fitted_class,
+    )
+
+
+def _pools(rows: list[Scored]) -> dict[str, Comparison]:
+    return {item.row_id: pool for item in leave_one_model_out(rows) if (pool := item.find("kv_pool")) is not None}
+
+
+def test_a_pool_moves_by_the_median_of_the_other_models() -> None:
+    rows = [_scored("a", 5.0, 5.0), _scored("b", 6.0, 5.8), _scored("c", 7.0, 6.6)]
+
+    pool = _pools(rows)["a-5.0"]
+
+    assert pool.predicted == pytest.approx(5.0 - 0.3)
+    assert pool.low == pytest.approx(3.7)
+    assert pool.high == pytest.approx(5.7)
+
+
+def test_rows_of_the_same_model_count_once_and_never_for_themselves() -> None:
+    rows = [_scored("a", 5.0, 4.0), _scored("a", 8.0, 7.0), _scored("b", 6.0, 5.8), _scored("b", 9.0, 8.8)]
+
+    pools = _pools(rows)
+
+    assert pools["a-5.0"].predicted == pytest.approx(4.8)
+    assert pools["b-6.0"].predicted == pytest.approx(5.0)
+
+
+def test_a_weights_error_is_no_part_of_what_is_fitted() -> None:
+    # b's pool is 0.5 too small because its weights were predicted 0.5 too large
+    rows = [_scored("a", 5.0, 5.0), _scored("b", 6.0, 6.5, weights=0.5)]
+
+    assert _pools(rows)["a-5.0"].predicted == pytest.approx(5.0)
+
+
+def test_a_class_of_one_model_is_left_out() -> None:
+    rows = [_scored("a", 5.0, 5.0), _scored("b", 6.0, 6.0, fitted_class="eight cards")]
+
+    assert _pools(rows) == {}
+
+
+def test_the_table_names_rows_models_errors_and_the_band() -> None:
+    rows = [_scored("a", 5.0, 5.0), _scored("b", 6.0, 6.0)]
+
+    table = leave_one_out_tables(rows)
+
+    assert "| other, version stated | 2 | 2 | 0.00 % | 0.00 % | 0.00 % | 100.00 % |" in table
+    assert "| version not stated | 0 | 0 | – | – | – | – | – |" in table
