@@ -14,7 +14,6 @@ from planner.versions import parse_version
 # By default only the window's end at a prompt's boundary stays findable: config/cache.py of 0.31 to 0.33, not of 0.27.
 _RETENTION_SINCE = (0, 31)
 _STATE_KINDS = frozenset({"mamba", "ring", "cross"})
-_WITH_OWN_KV = ("eagle", "mtp", "draft_model", "dflash")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,8 @@ def engine_of_plan(plan: Plan, *, chunk_tokens: int | None = None) -> PlannedEng
     wants_caching = values.get("enable_prefix_caching") is True
     is_like = all(group.kind != "state" and group.block_size is None for group in groups)
     release = _release(plan.vllm_version)
-    num_drafted, num_lookahead = _drafting(plan.request.flags.speculative_config)
+    drafting = _drafting(plan.request.flags.speculative_config)
+    hashes_ahead = drafting.reads_ahead and release >= (0, 33)
     config = SimulatorConfig(
         num_gpu_blocks=pool.num_blocks,
         block_size=pool.block_size,
@@ -49,8 +49,11 @@ def engine_of_plan(plan: Plan, *, chunk_tokens: int | None = None) -> PlannedEng
         enable_chunked_prefill=values.get("enable_chunked_prefill") is not False,
         prefix_cache_retention_interval=0 if release >= _RETENTION_SINCE else None,
         release=release,
-        num_speculative_tokens=num_drafted,
-        num_lookahead_tokens=num_lookahead,
+        num_speculative_tokens=drafting.num_tokens,
+        num_lookahead_tokens=drafting.num_lookahead_tokens,
+        num_draft_slots=drafting.num_draft_slots,
+        num_hash_lookahead_tokens=1 if hashes_ahead else 0,
+        drop_last_hit_block=drafting.reads_ahead and not hashes_ahead,
     )
     return PlannedEngine(config=config, findings=_findings(plan, lost_caching=wants_caching and not is_like))
 
@@ -70,14 +73,27 @@ def _group(group: PlannedGroup, block_size: int, chunk_tokens: int | None) -> Kv
     return KvGroup(kind="full", name=group.kind, block_size=own_size)
 
 
-def _drafting(speculative: SpeculativeConfig | None) -> tuple[int, int]:
-    """Drafted tokens and the slots a drafter with KV of its own needs (DFlash: one more)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drafting:
+    """What a drafter asks of the scheduler and the prefix cache; `config/vllm.py` and `config/speculative.py` of 0.33."""
+
+    num_tokens: int = 0
+    num_lookahead_tokens: int = 0  # slots for KV of the drafter's own; DFlash: one more than drafted
+    num_draft_slots: int = 0
+    reads_ahead: bool = False  # its KV at a position depends on the next token
+
+
+def _drafting(speculative: SpeculativeConfig | None) -> _Drafting:
     if speculative is None:
-        return 0, 0
-    drafted = speculative.num_speculative_tokens
-    has_own = speculative.method.startswith(_WITH_OWN_KV)
-    lookahead = drafted + (speculative.method == "dflash") if has_own else 0
-    return drafted, lookahead
+        return _Drafting()
+    method, drafted = speculative.method, speculative.num_speculative_tokens
+    if method == "draft_model":
+        return _Drafting(num_tokens=drafted, num_lookahead_tokens=drafted, num_draft_slots=1)
+    if method == "dflash":
+        return _Drafting(num_tokens=drafted, num_lookahead_tokens=drafted + 1)
+    if method.startswith("eagle") or method.endswith("mtp"):
+        return _Drafting(num_tokens=drafted, num_lookahead_tokens=drafted, reads_ahead=True)
+    return _Drafting(num_tokens=drafted)
 
 
 def _findings(plan: Plan, *, lost_caching: bool) -> tuple[Finding, ...]:

@@ -10,7 +10,7 @@ from planner.planning import answer
 from planner.request import EngineFlags, PlanRequest, SpeculativeConfig
 from planner.sequence import SimulatedRequest
 from planner.simulate import simulate
-from planner.simulator_pool import engine_of_plan
+from planner.simulator_pool import _drafting, engine_of_plan
 
 
 def plan_of(model_id, gpu="H100 80GB SXM", **flags):
@@ -59,12 +59,25 @@ def test_lost_prefix_caching_is_said():
     assert [finding.code for finding in engine.findings] == ["simulated-without-prefix-caching"]
 
 
-def test_a_drafter_brings_lookahead_slots():
+@pytest.mark.parametrize(
+    ("method", "slots", "rows"), [("ngram", 0, 0), ("eagle3", 4, 0), ("draft_model", 4, 1), ("dflash", 5, 0)]
+)
+def test_a_drafter_brings_lookahead_slots(method, slots, rows):
+    drafting = _drafting(SpeculativeConfig(method=method, num_speculative_tokens=4))
+
+    assert (drafting.num_tokens, drafting.num_lookahead_tokens, drafting.num_draft_slots) == (4, slots, rows)
+
+
+def test_an_ngram_drafter_leaves_the_prefix_cache_alone():
     speculative = SpeculativeConfig(method="ngram", num_speculative_tokens=4)
 
     config = engine_of_plan(plan_of("Qwen/Qwen3-8B", speculative_config=speculative, max_model_len=4096)).config
 
-    assert (config.num_speculative_tokens, config.num_lookahead_tokens) == (4, 0)
+    assert (config.num_speculative_tokens, config.drop_last_hit_block, config.num_hash_lookahead_tokens) == (
+        4,
+        False,
+        0,
+    )
 
 
 def test_chunked_attention_needs_its_chunk():
