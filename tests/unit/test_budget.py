@@ -93,9 +93,9 @@ def test_the_band_holds_the_best_value(llama):
     assert pool.low_bytes < pool.best_bytes < pool.high_bytes
 
 
-def test_graphs_are_charged_from_0_21_on(llama):
-    before = plan(replace(REQUEST, vllm_version="0.20.0"), llama)
-    after = plan(replace(REQUEST, vllm_version="0.21.0"), llama)
+def test_graphs_are_charged_from_0_20_on(llama):
+    before = plan(replace(REQUEST, vllm_version="0.19.0"), llama)
+    after = plan(replace(REQUEST, vllm_version="0.20.0"), llama)
 
     assert before.ranks[0].cuda_graphs.best_bytes == 0
     assert after.ranks[0].cuda_graphs.best_bytes > 0
