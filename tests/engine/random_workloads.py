@@ -16,6 +16,7 @@ def draw(seed: int) -> Workload:
     """One workload: `config`, `requests`, and `spec` when tokens are drafted."""
     source = random.Random(seed)  # noqa: S311 - repeatable, not secret
     config = _config(source)
+    config |= _rarer_rules(source, config)
     spec = None
     if source.random() < 0.35:
         drafted = source.choice([1, 2, 3, 5])
@@ -49,6 +50,23 @@ def _config(source: random.Random) -> dict[str, Any]:
     return config
 
 
+def _rarer_rules(source: random.Random, config: dict[str, Any]) -> dict[str, Any]:
+    """Now and then: EAGLE's dropped block, sparse retention, local chunks, windows without full attention."""
+    size = config["block_size"]
+    windows = config["windows"] or [source.choice([40, 2 * size])]
+    return source.choice(
+        [
+            {},
+            {},
+            {},
+            {"drop_last_hit_block": True},
+            {"windows": windows, "prefix_cache_retention_interval": source.choice([0, 2 * size, 4 * size])},
+            {"chunks": [source.choice([32, 64, 2 * size])]},
+            {"windows": windows[:1], "without_full": True},
+        ]
+    )
+
+
 def _requests(source: random.Random, spec: dict[str, int] | None) -> list[dict[str, Any]]:
     prefixes = [[source.randrange(1000) for _ in range(source.randrange(8, 120))] for _ in range(3)]
     rows: list[dict[str, Any]] = []
@@ -74,15 +92,20 @@ def _blocks_for_one(config: dict[str, Any]) -> int:
     longest, size = config["max_model_len"], config["block_size"]
     in_flight = (2 if config["async_scheduling"] else 1) * config["max_num_batched_tokens"]
     whole = div_ceil(longest, size)
-    return whole + sum(
-        min(whole, div_ceil(min(window - 1 + in_flight, longest), size) + 1) for window in config["windows"]
-    )
+    needed = 0 if config.get("without_full") else whole
+    for window in config["windows"]:
+        needed += min(whole, div_ceil(min(window - 1 + in_flight, longest), size) + 1)
+    for chunk in config.get("chunks", []):
+        needed += min(whole, div_ceil(min(chunk + in_flight, longest), size))
+    return needed
 
 
 def to_simulator(workload: Workload, release: tuple[int, int]) -> tuple[SimulatorConfig, list[SimulatedRequest]]:
     """The same workload for our simulator."""
     config = dict(workload["config"])
-    windows = [KvGroup(kind="sliding_window", span_tokens=span) for span in config.pop("windows")]
+    groups = [] if config.pop("without_full", False) else [FULL_ATTENTION]
+    groups += [KvGroup(kind="sliding_window", span_tokens=span) for span in config.pop("windows")]
+    groups += [KvGroup(kind="chunked_local", span_tokens=span) for span in config.pop("chunks", [])]
     requests = [
         SimulatedRequest(
             request_id=row["request_id"],
@@ -97,4 +120,4 @@ def to_simulator(workload: Workload, release: tuple[int, int]) -> tuple[Simulato
         for row in workload["requests"]
     ]
     spec = workload.get("spec", {})
-    return SimulatorConfig(groups=(FULL_ATTENTION, *windows), release=release, **config, **spec), requests
+    return SimulatorConfig(groups=tuple(groups), release=release, **config, **spec), requests
