@@ -8,6 +8,7 @@ at the cost of one comparison and settled when something happens to it.
 from __future__ import annotations
 
 from planner.block_tables import BlockTables
+from planner.blocked_head import BlockedHead
 from planner.prefix_lookup import NO_HIT, PrefixHit
 from planner.quiet_runs import QuietRuns
 from planner.schedule_journal import ScheduleJournal
@@ -57,9 +58,7 @@ class Scheduler:
         self._scans_past_own_preemption = config.scheduling_policy == "priority" and config.release >= (0, 33)
         self._quiet = QuietRuns(config, self.tables)
         self._skip_quiet = skip_quiet_steps and not config.num_speculative_tokens
-        # who did not fit, and at which insertions into the cache, evictions and free blocks: no need to try again
-        # while nothing was inserted or evicted and no more is free
-        self._blocked = (-1, 0, 0, 0)
+        self._blocked = BlockedHead(self.tables)
 
     # -- arrival ------------------------------------------------------------------------------------------
 
@@ -248,7 +247,7 @@ class Scheduler:
             if sequence.stale:
                 skipped.append(self.waiting.pop())
                 continue
-            if self.tiers is None and self._is_still_blocked(sequence):
+            if self.tiers is None and self.running and self._blocked.is_still(sequence):
                 break
             hit = self.tables.find_hit(sequence) if self.config.enable_prefix_caching else NO_HIT
             if self.tiers is not None:
@@ -261,28 +260,11 @@ class Scheduler:
                 skipped.append(self.waiting.pop())
                 continue
             if not self.tables.admit(sequence, hit, wanted, is_alone=not self.running):
-                self._note_blocked(sequence)
+                self._blocked.note(sequence, is_alone=not self.running)
                 break
             self._admit(sequence, hit, wanted, num_drafts)
         for sequence in reversed(skipped):
             self.waiting.add_front(sequence)
-
-    def _note_blocked(self, sequence: Sequence) -> None:
-        pool = self.pool
-        is_lasting = self.tables.is_too_long_for_now and len(self.running) > 0
-        self._blocked = (sequence.ordinal if is_lasting else -1, pool.insertions, pool.num_evicted, pool.num_free)
-
-    def _is_still_blocked(self, sequence: Sequence) -> bool:
-        """Whether the sequence did not fit before and nothing has changed to its favour."""
-        ordinal, insertions, evictions, num_free = self._blocked
-        pool = self.pool
-        return (
-            ordinal == sequence.ordinal
-            and len(self.running) > 0
-            and insertions == pool.insertions
-            and evictions == pool.num_evicted
-            and num_free >= pool.num_free
-        )
 
     def _first_chunk(self, sequence: Sequence, hit: PrefixHit, threshold: int) -> tuple[int, int]:
         """The tokens and drafts of a first chunk; 0: pass this sequence over, -1: end the scan."""
@@ -358,6 +340,8 @@ class Scheduler:
             if self._outputs.apply(scheduled):
                 self._finish(scheduled.sequence)
                 finished.append(scheduled.sequence)
+            elif scheduled.num_drafts and self.journal is not None:  # wrong drafts took computed tokens back
+                self.journal.settled(self.step + 1, scheduled.sequence)
         if self.config.num_speculative_tokens and not self.config.async_scheduling:
             for scheduled in batch:
                 sequence = scheduled.sequence

@@ -34,4 +34,4 @@ class ScheduleJournal(TableJournal, Protocol):
         """The sequence gains one token in each step of `[quiet_from, quiet_until)`."""
 
     def settled(self, step: int, sequence: Sequence) -> None:
-        """A quiet run ended early: the sequence was last quiet in the step before this one."""
+        """The sequence enters `step` with `computed` tokens, by no steady gain any more."""
