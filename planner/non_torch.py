@@ -57,16 +57,18 @@ def _constant(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Constant:
         return constants.NON_TORCH_XPU_V2 if resolved.runner == "v2" else constants.NON_TORCH_XPU
     if resolved.runner == "v0":
         return constants.NON_TORCH_V0 if resolved.tp == 1 else constants.NON_TORCH_V0_TP
-    return _tensor_parallel(model, resolved, pp_rank) if resolved.tp > 1 else _one_card(resolved)
+    return _tensor_parallel(model, resolved, pp_rank) if resolved.tp > 1 else _one_card(model, resolved)
 
 
-def _one_card(resolved: Resolved) -> Constant:
+def _one_card(model: ModelFacts, resolved: Resolved) -> Constant:
     if resolved.era >= Era.V027_031:
         return constants.NON_TORCH_027
     if resolved.era >= Era.V021_026:
         return constants.NON_TORCH_021
     if resolved.era >= Era.V017_020:
-        return constants.NON_TORCH_017 if resolved.pp == 1 else constants.NON_TORCH_017_PP
+        if resolved.pp > 1:
+            return constants.NON_TORCH_017_PP
+        return constants.NON_TORCH_017_UNALIGNED_LOGITS if model.vocab_size % 4 else constants.NON_TORCH_017
     return constants.NON_TORCH_V1
 
 

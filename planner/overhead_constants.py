@@ -87,6 +87,9 @@ NON_TORCH_V1_TP_NVLINK = Constant(
 )
 NON_TORCH_V1_TP_NVLINK_HIGH_PER_RANK_GIB = 0.20  # eight B200 with fused all-reduce (0.13) left 3.5 GiB
 NON_TORCH_017 = Constant(best=0.25, low=0.23, high=0.33, source="0.19 H100 logs", rows=38, models=18)
+# Granite's 49,155 columns (3.1-2B, 3.1-8B, 3.3-8B) left 0.46 GiB, 49,156 (Granite vision) and all other vocabularies 0.25: rows
+# of logits that do not begin on 16 bytes take kernels with local memory, which the driver reserves for every multiprocessor.
+NON_TORCH_017_UNALIGNED_LOGITS = Constant(best=0.46, low=0.23, high=0.50, source="0.19 H100 logs", rows=2, models=3)
 NON_TORCH_017_PP = Constant(best=0.07, low=0.05, high=0.27, source="0.19 H100 PP 2 and 4", rows=2, models=1)
 NON_TORCH_021 = Constant(best=0.25, low=0.05, high=0.60, source="0.21 and 0.24 pools, an sm_90 slice", rows=3, models=3)
 # A cold compile left 0.4 to 0.5 GiB behind on three cards (6 GB, a 4070 laptop, RTX 8000), nothing on an A100 and a 4090:

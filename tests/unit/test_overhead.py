@@ -119,6 +119,16 @@ def test_non_torch_on_hopper_equals_the_logged_one(ranks: int, logged_gib: float
     assert overhead.non_torch(model, resolved, 0).best_bytes / GIB == pytest.approx(logged_gib, abs=0.011)
 
 
+@pytest.mark.parametrize(
+    ("model_id", "logged_gib"),
+    [("ibm-granite/granite-3.1-2b-instruct", 0.46), ("ibm-granite/granite-vision-3.3-2b", 0.25)],  # 49,155 and 49,156 wide
+)
+def test_rows_of_logits_off_16_bytes_reserve_local_memory(model_id: str, logged_gib: float) -> None:
+    model, resolved = _case(model_id, "0.19.0")
+
+    assert overhead.non_torch(model, resolved, 0).best_bytes / GIB == pytest.approx(logged_gib, abs=0.011)
+
+
 def test_the_v2_runner_keeps_penalty_tables_for_every_sequence() -> None:
     model, resolved = _case("meta-llama/Llama-3.1-8B-Instruct", "0.31.0", gpu="A100 80GB SXM")
 
