@@ -114,7 +114,7 @@ class Simulation:
         if told is not None:
             accepted = told[sequence.draft_cursor % len(told)] if told else 0
             sequence.draft_cursor += 1
-            return min(accepted, num_drafts)
+            return max(0, min(accepted, num_drafts))
         accepted = 0
         while accepted < num_drafts and self._random.random() < self._draft_acceptance:
             accepted += 1
