@@ -25,7 +25,7 @@ elif job is not None and not job.is_done:
     simulate_results.progress(job)
 elif job is not None and job.result is not None and not isinstance(asked, PlanError):
     simulate_results.summary(job, job.result)
+    player = simulate_state.player_of(asked, job)
+    if player is not None:
+        simulate_results.stage(player, job)
     simulate_results.remedies()
-    run = simulate_state.run_of(asked, job)
-    if run is not None:
-        simulate_results.stage(run, job)

@@ -7,7 +7,7 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.block_codes import STATE_NAMES, ColourBy, decode, to_bytes
+from planner.block_codes import SHARED, STATE_NAMES, ColourBy, decode, to_bytes
 from planner.block_events import BlockEvent
 from planner.blocks import NULL_BLOCK
 from planner.facts import PlanError
@@ -221,11 +221,13 @@ class Timeline:
     def table(self, step: int, request_id: str) -> tuple[LogicalBlock, ...]:
         """A request's logical blocks in order, group by group, with the physical block behind each."""
         ordinal = self.ordinal(request_id)
+        tables, codes = self._tables(ordinal, step), self.block_codes(step)
+        mine = {block for table in tables for block in table if codes[block] & 7 == SHARED}
         running, _ = self.standing(step)
         others = {
-            other: {block for table in self._tables(other, step) for block in table}
+            other: {block for table in self._tables(other, step) for block in table if block in mine}
             for other in running
-            if other != ordinal
+            if mine and other != ordinal
         }
         computed = self._progress(ordinal, step)[1]
         return tuple(
@@ -237,7 +239,7 @@ class Timeline:
                 num_tokens=max(0, min(self._block_tokens(group), computed - index * self._block_tokens(group))),
                 shared_with=tuple(self.request_ids[other] for other, held in others.items() if block and block in held),
             )
-            for group, table in enumerate(self._tables(ordinal, step))
+            for group, table in enumerate(tables)
             for index, block in enumerate(table)
         )
 

@@ -10,6 +10,7 @@ const HUES = [
 ].map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
 const STATE_HUES = { [CACHED]: [86, 180, 233], [ACTIVE]: [0, 114, 178], [SHARED]: [230, 159, 0] };
 const SPEEDS = [1, 2, 5, 10, 30];
+const LARGEST_CELL = 72, LARGEST_ZOOMED = 46;
 const DETAIL_PIXELS = 7; // a cell this wide has room for a pattern
 const PUBLISH_MILLISECONDS = 1500;
 const views = new WeakMap();
@@ -29,23 +30,47 @@ export default function (component) {
   }
 }
 
-async function unpack(data) {
+// A stretch comes once; later views of it bring only what the reader's choice changed.
+async function unpack(data, held) {
   const words = new DataView(data.buffer, data.byteOffset, data.byteLength);
   const length = words.getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(data.subarray(4, 4 + length)));
-  let body = data.slice(4 + length);
+  const body = data.slice(4 + length);
+  const light = sections(header.light_parts, body.slice(0, header.light_bytes));
+  if (!header.has_body) return { header, light, stretch: held && held.name === header.stretch ? held : null };
+  let heavy = body.slice(header.light_bytes);
   if (header.packed) {
-    const stream = new Blob([body]).stream().pipeThrough(new DecompressionStream("deflate"));
-    body = new Uint8Array(await new Response(stream).arrayBuffer());
+    const stream = new Blob([heavy]).stream().pipeThrough(new DecompressionStream("deflate"));
+    heavy = new Uint8Array(await new Response(stream).arrayBuffer());
   }
-  const part = {};
+  const part = sections(header.parts, heavy);
+  return { header, light, stretch: { name: header.stretch, part, first: spread(part, header.n) } };
+}
+
+function sections(parts, bytes) {
+  const found = {};
   let at = 0;
-  for (const [name, kind, size] of header.parts) {
-    const bytes = kind === "u4" ? size * 4 : size;
-    part[name] = kind === "u4" ? new Uint32Array(body.buffer, at, size) : new Uint8Array(body.buffer, at, size);
-    at += (bytes + 3) & ~3;
+  for (const [name, kind, size] of parts) {
+    found[name] = kind === "u4" ? new Uint32Array(bytes.buffer, at, size) : new Uint8Array(bytes.buffer, at, size);
+    at += ((kind === "u4" ? size * 4 : size) + 3) & ~3;
   }
-  return { header, part };
+  return found;
+}
+
+// From runs of like blocks to one entry a block.
+function spread(part, n) {
+  const first = { map: new Uint8Array(n), codes: new Uint32Array(n), index: new Uint32Array(n), changed: new Uint32Array(n), content: new Uint32Array(n) };
+  const starts = part.run_starts;
+  for (let run = 0; run < starts.length; run++) {
+    const start = starts[run], end = run + 1 < starts.length ? starts[run + 1] : n;
+    first.map.fill(part.run_bytes[run], start, end);
+    first.codes.fill(part.run_codes[run], start, end);
+    first.changed.fill(part.run_changed[run], start, end);
+    const index = part.run_indices[run] - start, content = part.run_contents[run];
+    for (let block = start; block < end; block++) first.index[block] = index + block;
+    if (content) for (let block = start; block < end; block++) first.content[block] = content + 2 * (block - start);
+  }
+  return first;
 }
 
 class View {
@@ -79,27 +104,30 @@ class View {
 
   async receive(data) {
     const turn = (this.turn = (this.turn || 0) + 1);
-    const { header, part } = await unpack(data);
+    const { header, light, stretch } = await unpack(data, this.stretch);
     if (turn !== this.turn) return;
+    if (!stretch) {
+      this.step = header.step;
+      return this.publish(true); // drawn anew: ask for the whole
+    }
     const before = this.header;
     const isNew = !before || before.run !== header.run;
     const isJump = isNew || before.jump !== header.jump;
     const wanted = isJump ? header.step : this.step;
-    Object.assign(this, { header, part, frame: null });
+    Object.assign(this, { header, light, stretch, frame: null, asked: null });
     if (isNew) this.fit();
     if (isNew) this.cursor = Math.min(1, header.n - 1);
     this.slider.max = header.total - 1;
-    this.asked = null;
-    if (isJump) this.isPlaying = false;
+    if (isJump) this.pause(false);
     this.show(inside(header, wanted) ? wanted : header.step);
     this.drawLegend();
-    if (header.play && isNew) this.play();
+    this.root.dataset.answers = Number(this.root.dataset.answers || 0) + 1;
   }
 
   // -- steps --------------------------------------------------------------------------------------------------------
 
   show(step) {
-    const { header, part } = this;
+    const { header } = this;
     if (!header) return;
     step = Math.max(0, Math.min(header.total - 1, step));
     this.slider.value = step;
@@ -118,17 +146,17 @@ class View {
   }
 
   rebuild(step) {
-    const { header, part } = this;
+    const { header, light } = this, { part, first } = this.stretch;
     if (!this.frame || this.frame.step > step) {
       this.frame = {
         step: header.base,
-        map: part.map.slice(),
-        owner: part.owner.slice(),
-        index: part.index.slice(),
-        changed: part.changed.slice(),
-        light: new Set(part.lit),
+        map: first.map.slice(),
+        codes: first.codes.slice(),
+        index: first.index.slice(),
+        changed: first.changed.slice(),
+        content: first.content.slice(),
+        light: new Set(light.lit),
       };
-      this.isStale = true;
     }
     const frame = this.frame;
     for (let next = frame.step + 1; next <= step; next++) {
@@ -136,19 +164,17 @@ class View {
       for (let i = part.offsets[place]; i < part.offsets[place + 1]; i++) {
         const block = part.blocks[i];
         frame.map[block] = part.bytes[i];
-        if (frame.owner.length) {
-          frame.owner[block] = part.owners[i];
-          frame.index[block] = part.indices[i];
-          frame.changed[block] = next;
-        }
+        frame.codes[block] = part.codes[i];
+        frame.index[block] = part.indices[i];
+        frame.content[block] = part.contents[i];
+        frame.changed[block] = next;
       }
-      for (let i = part.lit_offsets[place]; i < part.lit_offsets[place + 1]; i++) {
-        const change = part.lit_changes[i];
+      for (let i = light.lit_offsets[place]; i < light.lit_offsets[place + 1]; i++) {
+        const change = light.lit_changes[i];
         if (change >>> 31) frame.light.delete(change & 0x7fffffff);
         else frame.light.add(change);
       }
     }
-    this.isStale ||= frame.step !== step;
     frame.step = step;
   }
 
@@ -209,23 +235,42 @@ class View {
     this.playButton.setAttribute("aria-label", this.isPlaying ? "Pause" : "Play");
   }
 
-  publish() {
+  publish(mustHaveAll = false) {
     clearTimeout(this.later);
-    if (this.asked === this.step) return;
+    if (this.asked === this.step && !mustHaveAll) return;
     this.asked = this.step;
-    this.component.setStateValue("step", this.step);
+    this.component.setStateValue("step", { step: this.step, held: mustHaveAll ? "" : this.stretch?.name ?? "" });
   }
 
   pick(block) {
     this.pause(false);
     this.cursor = block;
-    this.draw();
-    this.component.setTriggerValue("pick", { block, step: this.step });
+    const state = this.frame.map[block] & 7;
+    this.select(state === ACTIVE || state === SHARED ? this.ownerOf(block) : null);
+    this.component.setTriggerValue("pick", { block, step: this.step, held: this.stretch.name });
   }
 
   choose(ordinal) {
     this.pause(false);
-    this.component.setTriggerValue("choose", { request: ordinal === this.header.selected ? null : ordinal, step: this.step });
+    const request = ordinal === this.header.selected ? null : ordinal;
+    this.select(request);
+    this.component.setTriggerValue("choose", { request, step: this.step, held: this.stretch.name });
+  }
+
+  // Shows the choice at once; the server's answer tells the same for the steps to come.
+  select(ordinal) {
+    const { frame, header, light } = this;
+    header.selected = ordinal;
+    frame.light = new Set();
+    if (ordinal !== null) {
+      for (let block = 0; block < header.n; block++) {
+        const state = frame.map[block] & 7;
+        if ((state === ACTIVE || state === SHARED) && this.ownerOf(block) === ordinal) frame.light.add(block);
+      }
+      for (let i = 0; i < light.shared.length; i += 2) if (light.shared[i + 1] === ordinal) frame.light.add(light.shared[i]);
+    }
+    this.draw();
+    this.drawList();
   }
 
   // -- words --------------------------------------------------------------------------------------------------------
@@ -248,49 +293,51 @@ class View {
     this.canvas.setAttribute("aria-label", `Block map at step ${this.step}: ${finding}. ${texts.join(". ")}`);
   }
 
-  nameOf(owner) {
-    return owner ? this.header.names[owner - 1] ?? `#${owner - 1}` : null;
+  nameOf(ordinal) {
+    return this.header.names[ordinal] ?? this.rows().find((row) => row[0] === ordinal)?.[5] ?? `no. ${ordinal}`;
+  }
+
+  // The holder's ordinal, or the last holder's; -1 for nobody.
+  ownerOf(block) {
+    return (this.frame.codes[block] >>> 8) - 1;
+  }
+
+  groupOf(block) {
+    return (this.frame.codes[block] >>> 3) & 31;
   }
 
   facts(block) {
     const { frame, header } = this;
-    const state = frame.map[block] & 7;
+    const state = frame.map[block] & 7, group = this.groupOf(block), size = header.sizes[group] ?? header.sizes[0];
     const lines = [`Block ${number(block)} · ${STATES[state]}`];
     if (state === NULL) return [...lines, "vLLM keeps it as the stand-in for blocks that left a window."];
-    if (!frame.owner.length) return [...lines, "Click it, or press Enter, for its holders, tokens and hash."];
-    const owner = frame.owner[block], size = header.block_size, index = frame.index[block];
-    if (header.groups.length > 1 && state !== FREE) lines[0] += ` · ${header.groups[this.groupOf(block)] ?? ""}`;
-    if (state !== FREE && owner) {
-      const computed = this.computedOf(owner - 1);
+    if (header.groups.length > 1 && state !== FREE) lines[0] += ` · ${header.groups[group]}`;
+    const owner = this.ownerOf(block), index = frame.index[block];
+    if (state !== FREE && owner >= 0) {
+      const computed = this.computedOf(owner);
       const held = state === CACHED || computed === null ? size : Math.max(0, Math.min(size, computed - index * size));
       const who = state === SHARED ? this.holdersOf(block, owner).join(", ") : this.nameOf(owner);
       lines.push(state === CACHED ? `Last held by ${who}; a hit can take it back` : `Held by ${who}`);
-      lines.push(
-        `Its logical block ${number(index)}: ` +
-          (held ? `tokens ${number(index * size)}–${number(index * size + held - 1)} (${held} of ${size})` : `no token of ${size} yet`)
-      );
-      const content = this.step === header.step ? this.part.content[block] : 0;
-      if (content && held === size) lines.push(`Content no. ${number(content)} (equal hash, equal number)`);
+      const tokens = held ? `tokens ${number(index * size)}–${number(index * size + held - 1)} (${held} of ${size})` : `no token of ${size} yet`;
+      lines.push(`Its logical block ${number(index)}: ${tokens}`);
+      if (frame.content[block] && held === size) lines.push(`Content no. ${number(frame.content[block])}: equal hash, equal number`);
     }
     const age = this.step - frame.changed[block];
-    lines.push(age > 0 ? `Unchanged for ${number(age)} step${age === 1 ? "" : "s"}` : "Changed in this step");
+    lines.push(age > 0 ? `Unchanged for ${count(age, "step")}` : "Changed in this step");
     return lines;
   }
 
-  groupOf(block) {
-    return this.part.groups.length ? this.part.groups[block] : 0;
-  }
-
   holdersOf(block, owner) {
-    const found = [];
-    const { shared } = this.part;
-    for (let i = 0; this.step === this.header.step && i < shared.length; i += 2) if (shared[i] === block) found.push(this.nameOf(shared[i + 1] + 1));
+    const found = [], { shared } = this.light;
+    for (let i = 0; this.step === this.header.step && i < shared.length; i += 2) {
+      if (shared[i] === block) found.push(this.nameOf(shared[i + 1]));
+    }
     return found.length ? found : [this.nameOf(owner), "others"];
   }
 
   rows() {
     const { header, at } = this;
-    return header.live[at] ?? header.live[header.step - header.base] ?? [];
+    return header.live[at] ?? header.rows;
   }
 
   computedOf(ordinal) {
@@ -310,7 +357,7 @@ class View {
   fill(byte, look) {
     const state = byte & 7, colour = byte >> 3;
     if (state === FREE) return look.isDark ? [30, 38, 45] : [236, 240, 243];
-    if (state === NULL) return look.isDark ? [110, 120, 130] : [120, 130, 138];
+    if (state >= NULL) return look.isDark ? [110, 120, 130] : [120, 130, 138];
     const base = this.header.by === "state" || !colour ? STATE_HUES[state] : HUES[colour - 1];
     if (state === CACHED) return mix(base, look.back, look.isDark ? 0.62 : 0.68);
     return base;
@@ -324,17 +371,13 @@ class View {
   layout() {
     const { n } = this.header;
     const width = Math.max(200, this.box.clientWidth);
-    const most = this.box.clientWidth < 520 ? 320 : 470;
-    let side = Math.min(46, Math.sqrt((width * most) / n));
-    let columns = Math.max(1, Math.floor(width / side));
-    side = Math.min(46, width / columns);
-    while (Math.ceil(n / columns) * side > most && columns < n) {
-      columns++;
-      side = Math.min(46, width / columns);
-    }
-    if (n <= 4096 && columns > 8) columns = Math.max(8, columns - (columns % 4));
-    side = Math.min(46, width / columns);
-    return { columns, side, rows: Math.ceil(n / columns), width, height: Math.ceil(Math.ceil(n / columns) * side) };
+    const most = width < 460 ? 340 : 470;
+    let columns = Math.max(1, Math.floor(width / Math.min(LARGEST_CELL, Math.sqrt((width * most) / n))));
+    while (Math.ceil(n / columns) * Math.min(LARGEST_CELL, width / columns) > most && columns < n) columns++;
+    if (columns > 8) columns += (n <= 16384 ? 8 : 64) - 1 - ((columns - 1) % (n <= 16384 ? 8 : 64));
+    if (columns >= n) columns = n;
+    const side = Math.min(LARGEST_CELL, width / columns), rows = Math.ceil(n / columns);
+    return { columns, side, rows, width, height: Math.ceil(rows * side) };
   }
 
   draw() {
@@ -349,10 +392,10 @@ class View {
     const paint = this.canvas.getContext("2d");
     paint.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.paint(paint, layout);
-    this.isStale = false;
     this.frames++;
     this.root.dataset.painted = `${this.header.run}:${this.step}`;
     this.root.dataset.frames = this.frames;
+    this.root.dataset.selected = this.header.selected ?? "";
   }
 
   paint(paint, layout) {
@@ -395,7 +438,7 @@ class View {
     const firstRow = Math.floor(this.top / side), lastRow = Math.min(layout.rows - 1, Math.floor((this.top + layout.height) / side));
     const firstColumn = Math.floor(this.left / side);
     const lastColumn = Math.min(layout.columns - 1, Math.floor((this.left + layout.width) / side));
-    const filled = side >= 16 ? new Map(this.rows().map((row) => [row[0] + 1, row[3]])) : null;
+    const filled = side >= 16 ? new Map(this.rows().map((row) => [row[0], row[3]])) : null;
     for (let row = firstRow; row <= lastRow; row++) {
       for (let column = firstColumn; column <= lastColumn; column++) {
         const block = row * layout.columns + column;
@@ -430,7 +473,7 @@ class View {
       paint.strokeStyle = css(cell.isDim ? mix(look.text, look.back, 0.6) : look.text);
       paint.lineWidth = Math.max(1, size / 14);
       paint.setLineDash([Math.max(2, size / 8), Math.max(1.5, size / 12)]);
-      paint.strokeRect(x + size * 0.1, y + size * 0.1, size * 0.8, size * 0.8);
+      paint.strokeRect(x + size * 0.06, y + size * 0.06, size * 0.88, size * 0.88);
       paint.setLineDash([]);
     }
     if (size >= 20) this.paintLabel(paint, cell, rgb, look);
@@ -438,43 +481,36 @@ class View {
 
   // the part of a block that no token has filled yet: this is all that paging wastes
   paintRoom(paint, cell, rgb, look, filled) {
-    const { frame, header } = this, owner = frame.owner[cell.block];
-    const computed = filled && frame.owner.length ? filled.get(owner) : undefined;
-    if (computed === undefined) return;
-    const size = header.block_size, held = Math.max(0, Math.min(size, computed - frame.index[cell.block] * size));
-    if (held === size) return;
-    const empty = (cell.size * (size - held)) / size;
+    const empty = filled ? this.emptyPart(cell.block, filled.get(this.ownerOf(cell.block))) : 0;
+    if (!empty) return;
     paint.fillStyle = css(mix(rgb, look.back, 0.7));
-    paint.fillRect(cell.x, cell.y, cell.size, empty);
+    paint.fillRect(cell.x, cell.y, cell.size, cell.size * empty);
+  }
+
+  emptyPart(block, computed) {
+    const size = this.header.sizes[this.groupOf(block)];
+    if (computed === undefined || computed === null) return 0;
+    return 1 - Math.max(0, Math.min(1, (computed - this.frame.index[block] * size) / size));
   }
 
   paintLabel(paint, cell, rgb, look) {
-    const { frame, header } = this, state = cell.byte & 7, owner = frame.owner.length ? frame.owner[cell.block] : 0;
-    const name = state === FREE || state === NULL ? "" : this.nameOf(owner);
+    const { frame } = this, { size } = cell, state = cell.byte & 7, owner = this.ownerOf(cell.block);
+    const name = state === FREE || state === NULL || owner < 0 ? "" : this.nameOf(owner);
+    const empty = state === ACTIVE || state === SHARED ? this.emptyPart(cell.block, this.computedOf(owner)) : 0;
+    const write = (text, at, scale, weight = "") => {
+      const ground = empty > at || state === CACHED ? mix(rgb, look.back, state === CACHED ? 0 : 0.7) : rgb;
+      paint.fillStyle = css(state === FREE ? mix(look.text, look.back, 0.42) : inkOn(ground));
+      paint.font = `${weight} ${Math.round(Math.min(size * scale, (size * 1.45) / Math.max(2, text.length)))}px system-ui, sans-serif`;
+      paint.fillText(text, cell.x + size / 2, cell.y + size * at);
+    };
     paint.textAlign = "center";
     paint.textBaseline = "middle";
-    if (!name) {
-      if (cell.size < 30) return;
-      paint.fillStyle = css(state === NULL ? look.back : mix(look.text, look.back, 0.45));
-      paint.font = `${Math.round(cell.size * 0.24)}px system-ui, sans-serif`;
-      if (state === FREE) paint.fillText(number(cell.block), cell.x + cell.size / 2, cell.y + cell.size / 2);
-      return;
-    }
-    const half = state !== CACHED && this.isHalfEmpty(cell.block);
-    const ground = state === CACHED || half ? mix(rgb, look.back, half ? 0.6 : 0) : rgb;
-    paint.fillStyle = css(inkOn(ground));
-    const label = name.length > 5 ? `${name.slice(0, 4)}…` : name;
-    const isTall = cell.size >= 32;
-    paint.font = `600 ${Math.round(Math.min(cell.size * 0.36, (cell.size * 1.5) / Math.max(2, label.length)))}px system-ui, sans-serif`;
-    paint.fillText(label, cell.x + cell.size / 2, cell.y + cell.size * (isTall ? 0.38 : 0.52));
-    if (!isTall) return;
-    paint.font = `${Math.round(cell.size * 0.24)}px system-ui, sans-serif`;
-    paint.fillText(`no. ${frame.index[cell.block]}`, cell.x + cell.size / 2, cell.y + cell.size * 0.72);
-  }
-
-  isHalfEmpty(block) {
-    const { frame, header } = this, computed = this.computedOf(frame.owner[block] - 1);
-    return computed !== null && computed - frame.index[block] * header.block_size < header.block_size * 0.6;
+    if (state === FREE && size >= 26) write(number(cell.block), 0.5, 0.25);
+    if (!name) return;
+    if (size < 32) return write(short(name), 0.54, 0.4, 600);
+    write(short(name), size < 56 ? 0.38 : 0.42, size < 56 ? 0.36 : 0.32, 600);
+    write(`no. ${frame.index[cell.block]}`, size < 56 ? 0.72 : 0.68, size < 56 ? 0.24 : 0.2);
+    if (size >= 56) write(`block ${cell.block}`, 0.16, 0.16);
   }
 
   paintCursor(paint, layout, side, look) {
@@ -514,14 +550,13 @@ class View {
     this.listKey = key;
     const focused = this.root.getRootNode().activeElement?.dataset?.ordinal;
     this.list.replaceChildren(
-      ...rows.map(([ordinal, place, blocks, computed]) => {
+      ...rows.map(([ordinal, place, blocks, computed, goal, name]) => {
         const button = make("button", { type: "button", className: place === 1 ? "request" : "request waiting" });
         button.dataset.ordinal = ordinal;
         button.setAttribute("aria-pressed", String(ordinal === header.selected));
         const rgb = HUES[ordinal % 31];
-        const chip = make("span", { className: "chip", textContent: this.nameOf(ordinal + 1) });
+        const chip = make("span", { className: "chip", textContent: name });
         if (header.by === "request") Object.assign(chip.style, { background: css(rgb), color: css(inkOn(rgb)) });
-        const goal = header.goals[ordinal];
         const told = place === 1 ? `${count(blocks, "block")} · ${number(computed)} of ${number(goal)} tokens` : "waiting, holds nothing";
         button.append(chip, make("span", { className: "told", textContent: told }));
         if (place === 1) {
@@ -652,7 +687,7 @@ class View {
   zoomBy(factor, x, y) {
     if (!this.shape) return;
     const { side, width, height } = this.shape;
-    const most = Math.max(1, 46 / side);
+    const most = Math.max(1, LARGEST_ZOOMED / side);
     const zoom = Math.max(1, Math.min(most, this.zoom * factor));
     x ??= width / 2;
     y ??= height / 2;
@@ -706,7 +741,7 @@ class View {
     }
     canvas.toBlob((blob) => {
       const address = URL.createObjectURL(blob);
-      const anchor = make("a", { href: address, download: `${this.header.file}-step-${this.step}.png` });
+      const anchor = make("a", { href: address, download: `kvscope-blocks-step-${this.step}.png` });
       document.body.append(anchor);
       anchor.click();
       anchor.remove();
@@ -739,6 +774,10 @@ function kindOf(text) {
   if (text.includes("preempted")) return "bad";
   if (text.includes("shares") || text.includes("back into use")) return "good";
   return "";
+}
+
+function short(name) {
+  return name.length > 5 ? `${name.slice(0, 4)}…` : name;
 }
 
 function mix(rgb, other, part) {

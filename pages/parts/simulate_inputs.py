@@ -108,7 +108,7 @@ def _workload(problem: PlanError | None) -> None:
     elif workload == LESSON:
         st.caption("Six small requests in 24 blocks of 4 tokens: paging, a shared prefix, preemption, eviction.")
     elif workload in FAILURES:
-        st.caption("A workload that breaks the pool. What saves it stands above the map, each change simulated anew.")
+        st.caption("A workload that breaks the pool. What saves it stands below the map, each change simulated anew.")
     problems.say(problem, "requests", "request_id", "arrival_seconds", "n", "max_steps")
 
 

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 from pages.parts.simulate_setup import Setup
+from pages.parts.step_player import StepPlayer
 from planner.contiguous import POLICIES, ContiguousResult, simulate_contiguous
 from planner.facts import PlanError
 from planner.simulate import SimulationResult, simulate
@@ -24,6 +25,7 @@ class SimulationJob:
         self.num_steps = 0
         self.result: SimulationResult | None = None
         self.contiguous: tuple[ContiguousResult, ...] = ()
+        self.player: StepPlayer | None = None  # made by whoever looks first
         self.problem: PlanError | None = None
         self._is_stopping = False
         self._asked_at = time.monotonic()

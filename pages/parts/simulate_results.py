@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
@@ -22,7 +23,7 @@ from pages.parts.simulate_job import SimulationJob
 from pages.parts.simulate_request import FAILURES
 from pages.parts.simulate_setup import pool_words
 from pages.parts.simulate_state import key, value
-from pages.parts.step_player import Run
+from pages.parts.step_player import StepPlayer
 from planner.facts import PlanError
 from planner.failure_presets import FailureKind, failure_preset
 from planner.simulate import SimulationResult, SimulationSummary
@@ -57,7 +58,10 @@ def summary(job: SimulationJob, result: SimulationResult) -> None:
     """What the whole run comes to, in words and in figures."""
     config, found = result.timeline.config, result.summary
     st.caption(words.plain(f"{job.setup.title} · {pool_words(config, job.setup.block_bytes)}"))
-    st.header(simulate_words.run_finding(found, config), anchor=False)
+    st.header(simulate_words.run_title(found, config), anchor=False)
+    kind = value("workload")
+    story = failure_preset(cast("FailureKind", kind), seed=int(value("seed") or 0)).story if kind in FAILURES else ""
+    st.markdown(words.plain(f"{story} {simulate_words.run_finding(found)}".strip()))
     for note in job.setup.notes:
         st.info(words.plain(note), icon=":material/info:")
     if found.is_stopped:
@@ -101,16 +105,15 @@ def _metric(label: str, shown: str, below: str | None, explanation: str) -> None
 
 
 def remedies() -> None:
-    """For a preset that breaks: its story, and each flag change with what it did in a new simulation."""
+    """For a preset that breaks: each flag change with what it did in a new simulation."""
     kind = value("workload")
     if kind not in FAILURES:
         return
     seed = int(value("seed") or 0)
     preset = failure_preset(cast("FailureKind", kind), seed=seed)
-    st.markdown(f"**{words.plain(preset.title)}.** {words.plain(preset.story)}")
+    st.subheader("What saves it", anchor=False)
     with st.spinner("Trying what could save it…"):
         found = simulate_state.cached_remedies(kind, seed)
-    st.subheader("What saves it", anchor=False)
     st.caption(f"Each change was simulated anew. The number is the {words.plain(preset.metric)}; lower is better.")
     for place, remedy in enumerate(found):
         with st.container(border=True, horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
@@ -132,8 +135,9 @@ def remedies() -> None:
 
 
 @st.fragment
-def stage(run: Run, job: SimulationJob) -> None:
+def stage(player: StepPlayer, job: SimulationJob) -> None:
     """The player, the map, and what stands behind the step that it shows."""
+    run = player.run
     st.segmented_control(
         "Colour by",
         simulate_state.COLOURS,
@@ -144,7 +148,7 @@ def stage(run: Run, job: SimulationJob) -> None:
     )
     view = simulate_state.view_of(run)
     block_map.block_map(
-        step_player.encode_view(run, view),
+        player.encode(view),
         key=simulate_state.MAP,
         on_step=simulate_state.follow_player,
         on_pick=partial(simulate_state.picked_block, run),
@@ -154,28 +158,27 @@ def stage(run: Run, job: SimulationJob) -> None:
         "Keys: k plays and pauses, j and l step, n jumps to the next event, Home and End. On the map: arrows move the "
         "cursor, Enter picks its block, + and − zoom (or Ctrl and the wheel), Esc lets the request go."
     )
-    tabs = st.tabs(["One request", "What happened", "Over time", "Without paging", "Export"])
-    with tabs[0]:
-        _one_request(run, view.step)
-    with tabs[1]:
-        _log(run, view.step)
-    with tabs[2]:
-        _over_time(run, job, view.step)
-    with tabs[3]:
-        _without_paging(run, job, view.step)
-    with tabs[4]:
-        _export(run)
+    looked_at = st.segmented_control(
+        "Look at",
+        list(_LOOKS),
+        key=key("look"),
+        default=_FIRST_LOOK,
+        required=True,
+        label_visibility="collapsed",
+        persist_state="session",
+    )
+    _LOOKS[looked_at or _FIRST_LOOK](player, job, view.step)
     state.write_link(simulate_state.link_text())
 
 
-def _one_request(run: Run, step: int) -> None:
-    timeline = run.timeline
+def _one_request(player: StepPlayer, _job: SimulationJob, step: int) -> None:
+    run, timeline = player.run, player.run.timeline
     block = value("block")
     if block is not None:
         st.markdown(
             f"**{words.plain(simulate_words.block_sentence(timeline.block(step, block), timeline.config.block_size))}**"
         )
-    frame = timeline.frame(step)
+    _, frame, _ = player.moment(step)
     known = [*frame.running, *frame.waiting]
     chosen = value("selected")
     if chosen in timeline.request_ids and chosen not in known:
@@ -193,18 +196,19 @@ def _one_request(run: Run, step: int) -> None:
         st.caption("No request is chosen.")
         return
     goal = run.goals[timeline.ordinal(chosen)]
-    st.markdown(words.plain(simulate_words.request_sentence(timeline, step, chosen, goal)))
     rows = timeline.table(step, chosen)
+    st.markdown(words.plain(simulate_words.request_sentence(frame, rows, chosen, goal)))
     if not rows:
         return
+    sizes = [timeline.config.block_size_of(group) for group in timeline.config.groups]
     has_groups = len(timeline.config.groups) > 1
     table: list[dict[str, object]] = [
         ({"KV group": step_player.group_words(timeline.config.groups[row.group])} if has_groups else {})
         | {
             "Logical block": row.index,
             "Physical block": row.block or None,
-            "Tokens": f"{row.first_token:,}–{row.first_token + timeline.config.block_size - 1:,}",
-            "Filled": f"{row.num_tokens} of {timeline.config.block_size}" if row.block else "left the window",
+            "Tokens": f"{row.first_token:,}–{row.first_token + sizes[row.group] - 1:,}",
+            "Filled": f"{row.num_tokens} of {sizes[row.group]}" if row.block else "left the window",
             "Shared with": ", ".join(row.shared_with) or "–",
         }
         for row in rows[:_MOST_TABLE_ROWS]
@@ -217,8 +221,8 @@ def _one_request(run: Run, step: int) -> None:
     )
 
 
-def _log(run: Run, step: int) -> None:
-    timeline = run.timeline
+def _log(player: StepPlayer, _job: SimulationJob, step: int) -> None:
+    timeline = player.run.timeline
     events = timeline.events_between(max(0, step - 400), step + 1)[-_MOST_EVENTS:]
     only = st.pills(
         "Only",
@@ -248,8 +252,8 @@ def _log(run: Run, step: int) -> None:
     )
 
 
-def _over_time(run: Run, job: SimulationJob, step: int) -> None:
-    timeline = run.timeline
+def _over_time(player: StepPlayer, job: SimulationJob, step: int) -> None:
+    timeline = player.run.timeline
     offload = job.setup.options.offload
     names = [tier.name for tier in offload.tiers] if offload else []
     found = job.result.summary if job.result else None
@@ -304,20 +308,20 @@ def _moved_words(timeline: Any) -> str:  # a Timeline, with tiers or without
     )
 
 
-def _without_paging(run: Run, job: SimulationJob, step: int) -> None:
+def _without_paging(player: StepPlayer, job: SimulationJob, step: int) -> None:
     if job.result is None or not job.contiguous:
         st.info("The comparison needs a whole run of moderate length with arrivals in steps.", icon=":material/info:")
         return
-    uses = simulate_words.slot_uses(run.timeline, job.contiguous, step)
+    uses = simulate_words.slot_uses(player.run.timeline, job.contiguous, step)
     finding = simulate_words.slots_finding(uses, step)
     st.markdown("The same requests at the same step, with one unbroken run of token slots a request instead of blocks.")
     st.plotly_chart(simulate_charts.slots(uses), key=key("slots"), config=_QUIET_CHART, alt=finding)
     st.caption(finding)
-    st.caption(simulate_words.contiguous_finding(job.contiguous, job.result.summary, len(run.goals)))
+    st.caption(simulate_words.contiguous_finding(job.contiguous, job.result.summary, len(player.run.goals)))
 
 
-def _export(run: Run) -> None:
-    events = run.timeline.events
+def _export(player: StepPlayer, _job: SimulationJob, _step: int) -> None:
+    events = player.run.timeline.events
     st.caption(f"{words.count(len(events))} events. The frame itself is saved with “Save PNG” beside the map.")
     with st.container(horizontal=True):
         for label, make, name, mime in (
@@ -334,3 +338,13 @@ def _export(run: Run) -> None:
                 on_click="ignore",
             )
     st.caption("The address of this page holds the pool, the workload, the seed and the step: share it as it is.")
+
+
+_FIRST_LOOK = "One request"
+_LOOKS: dict[str, Callable[[StepPlayer, SimulationJob, int], None]] = {
+    _FIRST_LOOK: _one_request,
+    "What happened": _log,
+    "Over time": _over_time,
+    "Without paging": _without_paging,
+    "Export": _export,
+}

@@ -30,6 +30,7 @@ from planner.failure_presets import FailureKind, failure_preset
 from planner.sequence import SimulatedRequest
 from planner.simulation import SimulationOptions
 from planner.simulator_config import FULL_ATTENTION, KvGroup, SimulatorConfig
+from planner.simulator_pool import engine_of_plan
 from planner.step_time import FixedStepTime
 from planner.tiers import OffloadConfig, Tier
 from planner.units import GIB
@@ -39,7 +40,6 @@ from planner.workload_files import has_times
 TOY_BYTES_PER_TOKEN = 131_072  # assumed for a toy pool: an 8B model with 32 layers of 8 bf16 KV heads of 128
 _RECOMPUTE_SECONDS_PER_TOKEN = 1 / 20_000  # assumed: prefill of an 8B model on one large card
 _MOST_STEPS = 300_000
-_FULL_KINDS, _WINDOW_KINDS, _CHUNK_KINDS = {"full", "mla", "indexer"}, {"sliding"}, {"chunked"}
 
 WORKLOAD_TITLES = {
     LESSON: "A first lesson",
@@ -80,25 +80,16 @@ def with_config(asked: SimulationInput, config: SimulatorConfig) -> SimulationIn
 
 
 def with_plan(asked: SimulationInput, plan: Plan) -> SimulationInput:
-    """`asked` with the plan's pool and the flags as vLLM resolves them."""
-    resolved: dict[str, Any] = {item.name: item.value for item in plan.resolved}
-    names = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "enable_prefix_caching")
-    values: dict[str, Any] = {name: resolved[name] for name in names if resolved.get(name) is not None}
-    return replace(
-        asked,
-        pool=PLAN,
-        num_gpu_blocks=max(2, plan.pool.num_blocks),
-        block_size=plan.pool.block_size,
-        async_scheduling=bool(resolved.get("async_scheduling", False)),
-        sliding_window=0,
-        **values,
-    )
+    """`asked` with the plan's pool and the flags as vLLM resolves them; as it was where the plan has no pool."""
+    try:
+        return replace(with_config(asked, engine_of_plan(plan).config), pool=PLAN, sliding_window=0)
+    except PlanError:
+        return replace(asked, pool=PLAN)
 
 
 def setup(asked: SimulationInput, plan: Plan | None, uploaded: Sequence[SimulatedRequest] | None) -> Setup:
     """The engine and the requests that `asked` describes; raises `PlanError` at the field that stands in the way."""
-    groups, notes, block_bytes = _pool(asked, plan)
-    config = _config(asked, groups, plan)
+    config, notes, block_bytes = _engine(asked, plan)
     requests = _requests(asked, uploaded)
     return Setup(
         title=WORKLOAD_TITLES[asked.workload],
@@ -200,51 +191,36 @@ def _lengths(asked: SimulationInput, side: str) -> LengthDistribution:
     )
 
 
-def _pool(asked: SimulationInput, plan: Plan | None) -> tuple[tuple[KvGroup, ...], tuple[str, ...], int]:
-    """The KV groups, what is left out of them, and the bytes of one block."""
+def _engine(asked: SimulationInput, plan: Plan | None) -> tuple[SimulatorConfig, tuple[str, ...], int]:
+    """The engine, what had to be left out of it, and the bytes of one block."""
+    flags = _flags(asked)
     if asked.pool != PLAN:
         window = KvGroup(kind="sliding_window", span_tokens=asked.sliding_window or 1)
-        toy = (FULL_ATTENTION, window) if asked.sliding_window else (FULL_ATTENTION,)
+        toy = SimulatorConfig(
+            num_gpu_blocks=asked.num_gpu_blocks,
+            block_size=asked.block_size,
+            groups=(FULL_ATTENTION, window) if asked.sliding_window else (FULL_ATTENTION,),
+            num_lookahead_tokens=asked.num_speculative_tokens,
+            **flags,
+        )
         return toy, (), TOY_BYTES_PER_TOKEN * asked.block_size
-    if plan is None or plan.pool.num_blocks < 2:
-        text = "The plan has no pool to simulate: mend it on the Plan page, or take a toy pool."
-        raise PlanError("pool", "plan", text)
-    found = [_group(group.kind, group.sliding_window) for group in plan.pool.groups]
-    groups = tuple(group for group in found if group is not None)
-    if not groups:
-        raise PlanError("pool", "plan", "The plan's model has no attention cache: there are no block tables to show.")
-    left_out = len(found) - len(groups)
-    note = f"{left_out} recurrent-state groups take a block or two a request; they are left out here."
-    return groups, (note,) if left_out else (), plan.pool.bytes_per_block
+    if plan is None:
+        raise PlanError(
+            "pool", PLAN, "There is no plan to take the pool from: mend it on the Plan page, or set one by hand."
+        )
+    planned = engine_of_plan(plan)
+    can_cache = planned.config.enable_prefix_caching
+    config = replace(planned.config, **flags | {"enable_prefix_caching": asked.enable_prefix_caching and can_cache})
+    return config, tuple(finding.text for finding in planned.findings), plan.pool.bytes_per_block
 
 
-def _group(kinds: str, span: int | None) -> KvGroup | None:
-    names = set(kinds.split("+"))
-    if names & _FULL_KINDS:
-        return FULL_ATTENTION
-    if names & _WINDOW_KINDS and span:
-        return KvGroup(kind="sliding_window", span_tokens=span)
-    return KvGroup(kind="chunked_local", span_tokens=span) if names & _CHUNK_KINDS and span else None
-
-
-def _config(asked: SimulationInput, groups: tuple[KvGroup, ...], plan: Plan | None) -> SimulatorConfig:
-    is_planned = asked.pool == PLAN and plan is not None
-    return SimulatorConfig(
-        num_gpu_blocks=plan.pool.num_blocks if is_planned and plan else asked.num_gpu_blocks,
-        block_size=plan.pool.block_size if is_planned and plan else asked.block_size,
-        groups=groups,
-        max_num_seqs=asked.max_num_seqs,
-        max_num_batched_tokens=asked.max_num_batched_tokens,
-        max_model_len=asked.max_model_len,
-        enable_prefix_caching=asked.enable_prefix_caching,
-        scheduling_policy=cast("Any", asked.scheduling_policy),
-        async_scheduling=asked.async_scheduling,
-        enable_chunked_prefill=asked.enable_chunked_prefill,
-        long_prefill_token_threshold=asked.long_prefill_token_threshold,
-        watermark=asked.watermark,
-        num_speculative_tokens=asked.num_speculative_tokens,
-        num_lookahead_tokens=asked.num_speculative_tokens,
-    )
+def _flags(asked: SimulationInput) -> dict[str, Any]:
+    """The flags that the form has, under the names of `SimulatorConfig`."""
+    names = (
+        "max_num_seqs", "max_num_batched_tokens", "max_model_len", "enable_prefix_caching", "scheduling_policy",
+        "async_scheduling", "enable_chunked_prefill", "long_prefill_token_threshold", "watermark", "num_speculative_tokens",
+    )  # fmt: skip
+    return {name: getattr(asked, name) for name in names}
 
 
 def _offload(asked: SimulationInput, block_bytes: int) -> OffloadConfig | None:

@@ -16,9 +16,9 @@ from pages.parts import simulate_request, state
 from pages.parts.simulate_job import SimulationJob
 from pages.parts.simulate_request import FILE, FIRST, PLAN, TABLE, SimulationInput, TableRow
 from pages.parts.simulate_setup import Setup, goals, setup, start_for, with_config, with_plan
-from pages.parts.step_player import Run, View
+from pages.parts.step_player import Run, StepPlayer, View
 from planner.answer import Plan
-from planner.block_codes import ColourBy
+from planner.block_codes import ACTIVE, SHARED, ColourBy, decode
 from planner.facts import PlanError
 from planner.failure_presets import FailureKind, Remedy, failure_preset, remedies
 from planner.sequence import SimulatedRequest
@@ -206,16 +206,19 @@ def job_of(asked: Asked) -> SimulationJob:
     return job
 
 
-def run_of(asked: Asked, job: SimulationJob) -> Run | None:
-    """The finished run of a job; None when it has none to show."""
+def player_of(asked: Asked, job: SimulationJob) -> StepPlayer | None:
+    """The player of a finished job; None when it has no step to show."""
     if job.result is None or job.result.timeline.num_steps == 0:
         return None
-    return Run(
-        run_id=asked.digest,
-        title=job.setup.title,
-        timeline=job.result.timeline,
-        goals=goals(job.setup.requests, job.setup.config.max_model_len),
-    )
+    if job.player is None:
+        run = Run(
+            run_id=asked.digest,
+            title=job.setup.title,
+            timeline=job.result.timeline,
+            goals=goals(job.setup.requests, job.setup.config.max_model_len),
+        )
+        job.player = StepPlayer(run)
+    return job.player
 
 
 @st.cache_data(max_entries=16, show_spinner=False)
@@ -255,14 +258,15 @@ def view_of(run: Run) -> View:
         jump=value("jump") or 0,
         colour_by=value("colour_by") or COLOURS[0],
         selected=run.timeline.ordinal(chosen) if chosen in names else None,
+        held_stretch=value("held") or "",
     )
 
 
 def follow_player() -> None:
     """Callback: the player came to a step."""
     told = _told("step")
-    if isinstance(told, int | float):
-        keep("step", int(told))
+    if isinstance(told, dict):
+        _follow(told)
 
 
 def picked_block(run: Run) -> None:
@@ -274,9 +278,9 @@ def picked_block(run: Run) -> None:
     step, block = min(step_now(), run.last_step), told.get("block")
     if not isinstance(block, int | float) or not 0 <= block < run.timeline.config.num_gpu_blocks:
         return
-    facts = run.timeline.block(step, int(block))
+    state_code, _, owner = decode(int(run.timeline.block_codes(step)[int(block)]))
     keep("block", int(block))
-    keep("selected", facts.holders[0] if facts.holders else None)
+    keep("selected", run.timeline.request_ids[owner] if owner is not None and state_code in {ACTIVE, SHARED} else None)
 
 
 def chosen_request(run: Run) -> None:
@@ -297,5 +301,7 @@ def _told(name: str) -> object:
 
 
 def _follow(told: dict[str, Any]) -> None:
+    """Note the player's step, and which stretch it has."""
     if isinstance(told.get("step"), int | float):
         keep("step", int(told["step"]))
+    keep("held", str(told.get("held", "")))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pages.parts import words
 from planner.contiguous import ContiguousResult
 from planner.simulate import SimulationSummary
 from planner.simulator_config import SimulatorConfig
-from planner.timeline import BlockFacts, Timeline
+from planner.step_frames import StepFrame
+from planner.timeline import BlockFacts, LogicalBlock, Timeline
 
 POLICY_WORDS = {
     "max_length": "Reserve the longest length",
@@ -36,14 +38,20 @@ class SlotUse:
     num_running: int
 
 
-def run_finding(summary: SimulationSummary, config: SimulatorConfig) -> str:
-    """What the whole run comes to, in two sentences."""
-    peak = percent(summary.peak_used_blocks, config.num_usable_blocks)
+def run_title(summary: SimulationSummary, config: SimulatorConfig) -> str:
+    """What the whole run comes to, in one line."""
     if summary.num_preemptions:
-        again = f"{words.count(summary.recomputed_tokens)} tokens had to be computed again"
-        first = f"The pool ran full {times(summary.num_preemptions)}: a request was preempted each time, and {again}."
+        return f"The pool ran full: {count(summary.num_preemptions, 'preemption')}"
+    return f"The pool sufficed: {percent(summary.peak_used_blocks, config.num_usable_blocks)} of its blocks at the peak"
+
+
+def run_finding(summary: SimulationSummary) -> str:
+    """What the run cost and saved, in two sentences."""
+    if summary.num_preemptions:
+        again = f"{count(summary.recomputed_tokens, 'token')} had to be computed again"
+        first = f"Each time the latest request gave all its blocks back; {again}."
     else:
-        first = f"The pool never ran full: at most {peak} of its blocks were in use, and nobody was preempted."
+        first = "Nobody was preempted."
     return f"{first} {_hits(summary)}"
 
 
@@ -78,16 +86,14 @@ def block_sentence(facts: BlockFacts, block_size: int) -> str:
     return " · ".join(parts)
 
 
-def request_sentence(timeline: Timeline, step: int, name: str, goal: int) -> str:
+def request_sentence(frame: StepFrame, table: Sequence[LogicalBlock], name: str, goal: int) -> str:
     """One request at one step: where it stands, what it holds."""
-    frame = timeline.frame(step)
-    computed = dict(frame.computed).get(name)
     if name in frame.running:
-        table = timeline.table(step, name)
         held = [row for row in table if row.block]
         shared = sum(1 for row in held if row.shared_with)
         kept = f", {shared:,} of them shared" if shared else ""
-        return f"{name} runs: {computed or 0:,} of {goal:,} tokens computed, in {count(len(held), 'block')}{kept}."
+        computed = dict(frame.computed).get(name, 0)
+        return f"{name} runs: {computed:,} of {goal:,} tokens computed, in {count(len(held), 'block')}{kept}."
     if name in frame.waiting:
         return f"{name} waits: it holds no block."
     return f"{name} is not in the engine at this step."

@@ -8,30 +8,31 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.block_codes import MAX_GROUPS, ColourBy, to_bytes
+from planner.block_codes import SHARED, ColourBy, to_bytes
 from planner.block_events import BlockEvent
 from planner.simulator_config import KvGroup
 from planner.step_frames import StepFrame
 from planner.timeline import Timeline
 
-_PACK_ABOVE_BYTES = 65_536
+_PACK_ABOVE_BYTES = 262_144
+_KEPT_STRETCHES = 4
 _MOST_CHANGES = 200_000  # in one stretch
 _LONGEST_STRETCH, _SHORTEST_STRETCH = 128, 8
 _MOST_ROWS = 4_000  # requests shown, over all steps of a stretch
 _ROWS_OF_ONE_STEP = 40
 _TEXTS_OF_ONE_STEP = 8
-_MOST_LIT = 4_000  # blocks of the chosen request that are followed step by step
+_MOST_LIT = 60_000  # blocks of the chosen request times steps, to follow it step by step
 _GONE = 1 << 31  # marks a block that the chosen request gives up
 
 U32 = NDArray[np.uint32]
 Part = U32 | bytes
+Row = tuple[int, int, int, int, int, str]  # ordinal, 1 runs or 2 waits, blocks held, tokens computed, goal, name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class View:
     jump: int = 0
     colour_by: ColourBy = "request"
     selected: int | None = None  # a sequence's ordinal
+    held_stretch: str = ""  # the stretch that the browser already has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,32 +69,66 @@ class Stretch:
     end: int
 
 
-def stretch_around(timeline: Timeline, step: int) -> Stretch:
-    """The stretch to send for `step`: it starts before the step, so that a few steps back are at hand too."""
-    changes = timeline.block_changes(0, timeline.num_steps).offsets
-    mean = max(1, int(changes[-1]) // max(1, timeline.num_steps))
-    length = max(_SHORTEST_STRETCH, min(_LONGEST_STRETCH, _MOST_CHANGES // mean))
-    start = step // length * length
-    return Stretch(base=max(0, start - length // 2), end=min(timeline.num_steps, start + length + length // 2))
+class StepPlayer:
+    """What is sent of one run. It keeps the last stretches and the last step: clicks come many to a step."""
 
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        changes = run.timeline.block_changes(0, run.timeline.num_steps).offsets
+        mean = max(1, int(changes[-1]) // max(1, run.timeline.num_steps))
+        self._length = max(_SHORTEST_STRETCH, min(_LONGEST_STRETCH, _MOST_CHANGES // mean))
+        self._bodies: dict[str, tuple[dict[str, object], bytes]] = {}
+        self._moment: tuple[int, StepFrame, U32] | None = None
 
-def encode_view(run: Run, view: View) -> bytes:
-    """The bytes of the stretch around `view.step`."""
-    stretch = stretch_around(run.timeline, view.step)
-    frame = run.timeline.frame(view.step)
-    parts = _parts(run, view, stretch, frame)
-    body = b"".join(_padded(part) for part in parts.values())
-    is_packed = len(body) > _PACK_ABOVE_BYTES
-    header = _header(run, view, stretch, parts["owner"], frame) | {
-        "packed": is_packed,
-        "parts": [_described(name, part) for name, part in parts.items()],
-    }
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    return struct.pack("<I", len(text)) + text + (zlib.compress(body, 1) if is_packed else body)
+    def encode(self, view: View) -> bytes:
+        """The bytes of the stretch around `view.step`; without the stretch itself where the browser has it."""
+        stretch = self.stretch_around(view.step)
+        name = f"{self.run.run_id}/{stretch.base}/{view.colour_by}"
+        body_header, body = self._body(name, stretch, view.colour_by)
+        step, frame, shared = self.moment(view.step)
+        lit = _lights(self.run, view, stretch)
+        light_body = b"".join(_padded(part) for part in (shared, *lit))
+        header = {
+            **body_header,
+            **_moment_header(self.run, view, frame),
+            "stretch": name,
+            "step": step,
+            "has_body": name != view.held_stretch,
+            "light_bytes": len(light_body),
+            "light_parts": [
+                _described(part_name, part)
+                for part_name, part in zip(("shared", "lit", "lit_offsets", "lit_changes"), (shared, *lit), strict=True)
+            ],
+        }
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        text += b" " * (-len(text) % 4)
+        return struct.pack("<I", len(text)) + text + light_body + (body if header["has_body"] else b"")
+
+    def stretch_around(self, step: int) -> Stretch:
+        """The stretch to send for `step`: it starts before the step, so that a few steps back are at hand too."""
+        length = self._length
+        start = step // length * length
+        return Stretch(base=max(0, start - length // 2), end=min(self.run.timeline.num_steps, start + length * 3 // 2))
+
+    def moment(self, step: int) -> tuple[int, StepFrame, U32]:
+        """The step with its frame and the (block, holder) pairs of its shared blocks."""
+        if self._moment is None or self._moment[0] != step:
+            frame = self.run.timeline.frame(step)
+            self._moment = (step, frame, _shared_pairs(self.run, frame))
+        return self._moment
+
+    def _body(self, name: str, stretch: Stretch, colour_by: ColourBy) -> tuple[dict[str, object], bytes]:
+        if name not in self._bodies:
+            while len(self._bodies) >= _KEPT_STRETCHES:
+                del self._bodies[next(iter(self._bodies))]
+            self._bodies[name] = _encode_stretch(self.run, stretch, colour_by)
+        return self._bodies[name]
 
 
 def group_words(group: KvGroup) -> str:
     """A KV group in a few words."""
+    if group.kind == "state":
+        return "recurrent state"
     if group.kind == "sliding_window":
         return f"window of {group.span_tokens:,} tokens"
     return f"chunks of {group.span_tokens:,} tokens" if group.kind == "chunked_local" else "full attention"
@@ -107,42 +143,58 @@ def _padded(part: Part) -> bytes:
     return data + b"\0" * (-len(data) % 4)
 
 
-def _parts(run: Run, view: View, stretch: Stretch, frame: StepFrame) -> dict[str, Part]:
-    timeline, colour_by = run.timeline, view.colour_by
-    base = timeline.block_codes(stretch.base)
+def _encode_stretch(run: Run, stretch: Stretch, colour_by: ColourBy) -> tuple[dict[str, object], bytes]:
+    """The header and the body of a stretch: equal neighbours of its first frame as runs, then each step's changes."""
+    timeline = run.timeline
+    codes = timeline.block_codes(stretch.base)
     changes = timeline.block_changes(stretch.base + 1, stretch.end)
-    indices, changed = _history(timeline, stretch.base)
-    lit, lit_offsets, lit_changes = _lights(run, view, stretch)
-    parts: dict[str, Part] = {
-        "map": to_bytes(base, colour_by),
-        "owner": _owner_column(base),
-        "index": indices,
-        "changed": changed,
+    parts: dict[str, Part] = _frame_runs(timeline, stretch.base, codes, colour_by) | {
         "offsets": np.concatenate((np.zeros(1, np.uint32), changes.offsets.astype(np.uint32))),
         "blocks": changes.blocks,
         "bytes": to_bytes(changes.codes, colour_by),
-        "owners": _owner_column(changes.codes),
+        "codes": changes.codes,
         "indices": changes.indices,
-        "shared": _shared_pairs(run, frame),
-        "lit": lit,
-        "lit_offsets": lit_offsets,
-        "lit_changes": lit_changes,
+        "contents": _contents(timeline, _owner_column(changes.codes), changes.indices),
     }
-    return parts | _facts_now(timeline, view.step)
+    body = b"".join(_padded(part) for part in parts.values())
+    is_packed = len(body) > _PACK_ABOVE_BYTES
+    known = _owners(codes) | _owners(changes.codes)
+    header = _stretch_header(run, stretch, known) | {
+        "packed": is_packed,
+        "parts": [_described(name, part) for name, part in parts.items()],
+    }
+    return header, zlib.compress(body, 1) if is_packed else body
+
+
+def _frame_runs(timeline: Timeline, step: int, codes: U32, colour_by: ColourBy) -> dict[str, Part]:
+    """One step's blocks as runs in which index and content number only count on."""
+    indices, changed = _history(timeline, step)
+    contents = _contents(timeline, _owner_column(codes), indices)
+    places = np.arange(len(codes), dtype=np.uint32)
+    counted = np.where(contents > 0, contents - 2 * places, 0)
+    is_start = np.ones(len(codes), bool)
+    is_start[1:] = (
+        (np.diff(codes) != 0)
+        | (np.diff(indices - places) != 0)
+        | (np.diff(changed) != 0)
+        | (np.diff(counted) != 0)
+        | (np.diff(contents > 0))
+    )
+    starts = np.flatnonzero(is_start).astype(np.uint32)
+    drawn = np.frombuffer(to_bytes(codes[starts], colour_by), np.uint8)
+    return {
+        "run_starts": starts,
+        "run_bytes": drawn.tobytes(),
+        "run_codes": codes[starts],
+        "run_indices": indices[starts],
+        "run_changed": changed[starts],
+        "run_contents": contents[starts],
+    }
 
 
 def _owner_column(codes: U32) -> U32:
     """Who holds each block, or held it last: the ordinal plus one, 0 for nobody."""
     return (codes >> 8).astype(np.uint32)
-
-
-def _facts_now(timeline: Timeline, step: int) -> dict[str, Part]:
-    """What is only told of the step that was asked for: contents, and groups where there are several."""
-    codes = timeline.block_codes(step)
-    indices, _ = _history(timeline, step)
-    has_groups = len(timeline.config.groups) > 1
-    groups = (codes >> 3 & (MAX_GROUPS - 1)).astype(np.uint8).tobytes() if has_groups else b""
-    return {"content": _contents(timeline, _owner_column(codes), indices), "groups": groups}
 
 
 def _history(timeline: Timeline, step: int) -> tuple[U32, U32]:
@@ -168,11 +220,19 @@ def _contents(timeline: Timeline, owners: U32, indices: U32) -> U32:
 
 
 def _shared_pairs(run: Run, frame: StepFrame) -> U32:
-    """(block, holder) of every block that several requests hold, flat."""
-    held = [(name, block) for name, tables in frame.block_tables for table in tables for block in set(table) - {0}]
-    times = Counter(block for _, block in held)
-    pairs = [(block, run.timeline.ordinal(name)) for name, block in held if times[block] > 1]
-    return np.array(pairs, np.uint32).reshape(-1)
+    """(block, holder) of every block that several requests hold, flat. What is shared stands at a table's start."""
+    shared = ((run.timeline.block_codes(frame.step) & 7) == SHARED).tobytes()
+    pairs: list[int] = []
+    if b"\1" not in shared:
+        return np.zeros(0, np.uint32)
+    for name, tables in frame.block_tables:
+        ordinal = run.timeline.ordinal(name)
+        for table in tables:
+            for block in table:
+                if block and not shared[block]:
+                    break
+                pairs += (block, ordinal) if block else ()
+    return np.array(pairs, np.uint32)
 
 
 def _lights(run: Run, view: View, stretch: Stretch) -> tuple[U32, U32, U32]:
@@ -183,7 +243,7 @@ def _lights(run: Run, view: View, stretch: Stretch) -> tuple[U32, U32, U32]:
         return none, np.zeros(len(steps) + 2, np.uint32), none
     name = run.timeline.request_ids[view.selected]
     first = held = set(run.timeline.blocks_of(stretch.base, name))
-    is_long = len(run.timeline.blocks_of(view.step, name)) > _MOST_LIT
+    is_long = len(run.timeline.blocks_of(view.step, name)) * len(steps) > _MOST_LIT
     offsets, changes = [0, 0], list[int]()
     for step in steps:
         if not is_long or step == view.step:
@@ -194,66 +254,60 @@ def _lights(run: Run, view: View, stretch: Stretch) -> tuple[U32, U32, U32]:
     return np.array(sorted(first), np.uint32), np.array(offsets, np.uint32), np.array(changes, np.uint32)
 
 
-def _header(run: Run, view: View, stretch: Stretch, owners: Part, frame: StepFrame) -> dict[str, object]:
+def _stretch_header(run: Run, stretch: Stretch, known: set[int]) -> dict[str, object]:
     timeline = run.timeline
     steps = slice(stretch.base, stretch.end)
     columns = timeline.columns
     usable = timeline.config.num_usable_blocks
-    live = _live_rows(run, view.step, stretch, frame)
-    known = {row[0] for rows in live for row in rows or ()}
-    known |= _owners(owners) | _owners(_owner_column(timeline.block_changes(stretch.base, stretch.end).codes))
-    known |= {timeline.ordinal(name) for name in frame.running}
     return {
         "run": run.run_id,
         "title": run.title,
-        "file": "kvscope-blocks",
         "n": timeline.config.num_gpu_blocks,
-        "block_size": timeline.config.block_size,
         "groups": [group_words(group) for group in timeline.config.groups],
-        "by": view.colour_by,
-        "selected": view.selected,
-        "step": view.step,
-        "jump": view.jump,
+        "sizes": [timeline.config.block_size_of(group) for group in timeline.config.groups],
         "base": stretch.base,
         "count": stretch.end - stretch.base,
         "total": timeline.num_steps,
         "names": {ordinal: timeline.request_ids[ordinal] for ordinal in sorted(known)},
-        "goals": {ordinal: run.goals[ordinal] for ordinal in sorted(known)},
         "counters": {
             "used": [usable - free for free in columns.free_blocks[steps]],
             "cached": columns.cached_free_blocks[steps].tolist(),
             "running": columns.num_running[steps].tolist(),
             "waiting": columns.num_waiting[steps].tolist(),
         },
-        "live": live,
+        "live": _live_rows(run, stretch),
         "says": _says(timeline, stretch),
         "next_event": timeline.next_event_step(stretch.end - 1),
     }
 
 
-def _owners(owners: Part) -> set[int]:
-    return {int(owner) - 1 for owner in np.unique(np.asarray(owners)) if owner}
+def _moment_header(run: Run, view: View, frame: StepFrame) -> dict[str, object]:
+    rows = _rows(run, frame)
+    return {"by": view.colour_by, "selected": view.selected, "jump": view.jump, "rows": rows}
 
 
-def _live_rows(run: Run, step: int, stretch: Stretch, frame: StepFrame) -> list[list[tuple[int, int, int, int]] | None]:
-    """Who is in the engine, step by step; where that is much, only at `step`."""
+def _owners(codes: U32) -> set[int]:
+    return {int(owner) - 1 for owner in np.unique(_owner_column(codes)) if owner}
+
+
+def _live_rows(run: Run, stretch: Stretch) -> list[list[Row]]:
+    """Who is in the engine, step by step; nothing where that is much: then only the step asked for is told."""
     columns = run.timeline.columns
     steps = range(stretch.base, stretch.end)
     total = sum(columns.num_running[at] + columns.num_waiting[at] for at in steps)
-    if total > _MOST_ROWS:
-        return [_rows(run, frame) if at == step else None for at in steps]
-    return [_rows(run, run.timeline.frame(at)) for at in steps]
+    return [] if total > _MOST_ROWS else [_rows(run, run.timeline.frame(at)) for at in steps]
 
 
-def _rows(run: Run, frame: StepFrame) -> list[tuple[int, int, int, int]]:
-    """(ordinal, 1 running or 2 waiting, blocks held, tokens computed) of the first requests."""
+def _rows(run: Run, frame: StepFrame) -> list[Row]:
+    """The first requests in the engine: running ones in their order, then waiting ones."""
     computed, tables = dict(frame.computed), dict(frame.block_tables)
-    rows = []
+    rows: list[Row] = []
     for place, names in ((1, frame.running), (2, frame.waiting)):
-        for name in names[:_ROWS_OF_ONE_STEP]:
-            held = sum(1 for table in tables.get(name, ()) for block in table if block)
-            rows.append((run.timeline.ordinal(name), place, held, computed.get(name, 0)))
-    return rows[:_ROWS_OF_ONE_STEP]
+        for name in names[: _ROWS_OF_ONE_STEP - len(rows)]:
+            held = sum(len(table) - table.count(0) for table in tables.get(name, ()))
+            ordinal = run.timeline.ordinal(name)
+            rows.append((ordinal, place, held, computed.get(name, 0), run.goals[ordinal], name))
+    return rows
 
 
 def _says(timeline: Timeline, stretch: Stretch) -> list[tuple[int, list[str]]]:
