@@ -473,7 +473,7 @@ class View {
       paint.strokeStyle = css(cell.isDim ? mix(look.text, look.back, 0.6) : look.text);
       paint.lineWidth = Math.max(1, size / 14);
       paint.setLineDash([Math.max(2, size / 8), Math.max(1.5, size / 12)]);
-      paint.strokeRect(x + size * 0.06, y + size * 0.06, size * 0.88, size * 0.88);
+      paint.strokeRect(x + size * 0.04, y + size * 0.04, size * 0.92, size * 0.92);
       paint.setLineDash([]);
     }
     if (size >= 20) this.paintLabel(paint, cell, rgb, look);
@@ -510,7 +510,7 @@ class View {
     if (size < 32) return write(short(name), 0.54, 0.4, 600);
     write(short(name), size < 56 ? 0.38 : 0.42, size < 56 ? 0.36 : 0.32, 600);
     write(`no. ${frame.index[cell.block]}`, size < 56 ? 0.72 : 0.68, size < 56 ? 0.24 : 0.2);
-    if (size >= 56) write(`block ${cell.block}`, 0.16, 0.16);
+    if (size >= 56) write(`block ${cell.block}`, 0.18, 0.16);
   }
 
   paintCursor(paint, layout, side, look) {

@@ -14,8 +14,8 @@ from planner.timeline import Timeline
 from planner.units import MIB
 
 MOST_POINTS = 1_600
-_INK = "#75818c"  # read on the light and the dark background alike
-_BLUE, _ORANGE, _SKY, _RED, _GREY = "#0072b2", "#e69f00", "#56b4e9", "#d55e00", "#8a939c"
+INK = "#75818c"  # read on the light and the dark background alike
+BLUE, ORANGE, SKY, RED, GREY = "#0072b2", "#e69f00", "#56b4e9", "#d55e00", "#8a939c"
 
 Floats = NDArray[np.float64]
 
@@ -42,11 +42,11 @@ def usage(timeline: Timeline, step: int) -> go.Figure:
     cached = timeline.column("cached_free_blocks")
     figure = go.Figure(
         [
-            _line("in use", used, _BLUE, fill="tozeroy"),
-            _line("in use or cached", used + cached, _SKY, dash="dash"),
+            _line("in use", used, BLUE, fill="tozeroy"),
+            _line("in use or cached", used + cached, SKY, dash="dash"),
         ]
     )
-    figure.add_hline(y=usable, line_width=1, line_color=_INK, line_dash="dot")
+    figure.add_hline(y=usable, line_width=1, line_color=INK, line_dash="dot")
     figure.add_annotation(
         x=0, xref="paper", y=usable, text=f"pool: {usable:,}", xanchor="left", yanchor="top", showarrow=False
     )
@@ -63,14 +63,14 @@ def queue(timeline: Timeline, step: int) -> go.Figure:
     )
     figure = go.Figure(
         [
-            _line("running", running, _BLUE),
-            _line("waiting", timeline.column("num_waiting"), _ORANGE, dash="dash"),
+            _line("running", running, BLUE),
+            _line("waiting", timeline.column("num_waiting"), ORANGE, dash="dash"),
             go.Scatter(
                 x=shown,
                 y=running[shown],
                 name="preempted",
                 mode="markers",
-                marker={"symbol": "triangle-down", "size": 11, "color": _RED, "line": {"width": 1, "color": "white"}},
+                marker={"symbol": "triangle-down", "size": 11, "color": RED, "line": {"width": 1, "color": "white"}},
                 customdata=preemptions[shown],
                 hovertemplate="%{customdata:.0f} preempted",
             ),
@@ -83,8 +83,8 @@ def hits(timeline: Timeline, step: int) -> go.Figure:
     """Prompt tokens looked up so far, and those found in the cache."""
     figure = go.Figure(
         [
-            _line("looked up", timeline.column("queried_tokens"), _GREY, dash="dash"),
-            _line("found", timeline.column("hit_tokens"), _BLUE, fill="tozeroy"),
+            _line("looked up", timeline.column("queried_tokens"), GREY, dash="dash"),
+            _line("found", timeline.column("hit_tokens"), BLUE, fill="tozeroy"),
         ]
     )
     return _over_steps(figure, "Prompt tokens so far", step, timeline.num_steps)
@@ -95,7 +95,7 @@ def tiers(timeline: Timeline, names: Sequence[str], step: int) -> go.Figure | No
     if timeline.tiers is None:
         return None
     held = [np.asarray(column, dtype=np.float64) for column in timeline.tiers.blocks_held]
-    colours, dashes = (_BLUE, _ORANGE), ("solid", "dash")
+    colours, dashes = (BLUE, ORANGE), ("solid", "dash")
     lines = [
         _line(name, values, colours[place % 2], dash=dashes[place % 2])
         for place, (name, values) in enumerate(zip(names, held, strict=True))
@@ -110,7 +110,7 @@ def moved(timeline: Timeline, step: int) -> go.Figure | None:
     down, up = (
         np.asarray(column, dtype=np.float64) / MIB for column in (timeline.tiers.bytes_down, timeline.tiers.bytes_up)
     )
-    figure = go.Figure([_line("down", down, _ORANGE, dash="dash"), _line("up", up, _BLUE)])
+    figure = go.Figure([_line("down", down, ORANGE, dash="dash"), _line("up", up, BLUE)])
     thrash = np.asarray(timeline.tiers.thrashed_blocks, dtype=np.float64)
     places = np.flatnonzero(thrash)[:500]
     figure.add_scatter(
@@ -118,7 +118,7 @@ def moved(timeline: Timeline, step: int) -> go.Figure | None:
         y=up[places],
         name="thrash: back within 64 steps",
         mode="markers",
-        marker={"symbol": "x", "size": 9, "color": _RED},
+        marker={"symbol": "x", "size": 9, "color": RED},
         customdata=thrash[places],
         hovertemplate="%{customdata:.0f} blocks came straight back",
     )
@@ -129,9 +129,9 @@ def slots(uses: Sequence[SlotUse]) -> go.Figure:
     """One stacked bar an allocator: slots that hold tokens, are set aside empty, are broken up, are free."""
     names = [f"<b>{use.name}</b><br>{simulate_words.count(use.num_running, 'request')} running" for use in uses]
     parts: tuple[tuple[str, str, str, list[int]], ...] = (
-        ("hold tokens", _BLUE, "", [use.held for use in uses]),
-        ("set aside, empty", _ORANGE, "/", [use.empty for use in uses]),
-        ("free, but broken up", _RED, "x", [use.broken for use in uses]),
+        ("hold tokens", BLUE, "", [use.held for use in uses]),
+        ("set aside, empty", ORANGE, "/", [use.empty for use in uses]),
+        ("free, but broken up", RED, "x", [use.broken for use in uses]),
         ("free", "rgba(138,147,156,0.25)", "", [use.free for use in uses]),
     )
     figure = go.Figure(
@@ -153,7 +153,7 @@ def slots(uses: Sequence[SlotUse]) -> go.Figure:
         categoryorder="array", categoryarray=names[::-1], automargin=True, showgrid=False, fixedrange=True
     )
     figure.update_xaxes(title="Token slots", fixedrange=True)
-    return _legend_on_top(figure)
+    return legend_on_top(figure)
 
 
 def _line(name: str, values: Floats, colour: str, *, dash: str = "solid", fill: str = "none") -> go.Scatter:
@@ -170,14 +170,15 @@ def _line(name: str, values: Floats, colour: str, *, dash: str = "solid", fill: 
 
 
 def _over_steps(figure: go.Figure, title: str, step: int, num_steps: int) -> go.Figure:
-    figure.add_vline(x=step, line_width=2, line_color=_INK)
+    figure.add_vline(x=step, line_width=2, line_color=INK)
     figure.update_xaxes(title="Step", range=[0, max(1, num_steps - 1)], fixedrange=True)
     figure.update_yaxes(title=title, rangemode="tozero", automargin=True, fixedrange=True)
     figure.update_layout(height=240, margin={"l": 0, "r": 8, "t": 30, "b": 0}, hovermode="x unified", dragmode=False)
-    return _legend_on_top(figure)
+    return legend_on_top(figure)
 
 
-def _legend_on_top(figure: go.Figure) -> go.Figure:
+def legend_on_top(figure: go.Figure) -> go.Figure:
+    """The figure with its legend above the plot."""
     figure.update_layout(
         showlegend=True, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}, dragmode=False
     )

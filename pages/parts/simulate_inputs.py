@@ -106,7 +106,7 @@ def _workload(problem: PlanError | None) -> None:
     elif workload == FILE:
         _file(problem)
     elif workload == LESSON:
-        st.caption("Six small requests in 24 blocks of 4 tokens: paging, a shared prefix, preemption, eviction.")
+        st.caption("Six small requests in 20 blocks of 4 tokens. Play it, or go from stop to stop.")
     elif workload in FAILURES:
         st.caption("A workload that breaks the pool. What saves it stands below the map, each change simulated anew.")
     problems.say(problem, "requests", "request_id", "arrival_seconds", "n", "max_steps")

@@ -43,14 +43,14 @@ class TableRow:
     priority: int = 0
 
 
-# Five requests that show it all in one minute: paging, a shared prefix, preemption, eviction and a cached comeback.
+# Six requests that show it all in one minute; `simulate_lesson` says where to look.
 LESSON_ROWS = (
-    TableRow(arrival_step=0, num_prompt_tokens=18, num_output_tokens=14, prefix=1, prefix_tokens=12),
-    TableRow(arrival_step=2, num_prompt_tokens=16, num_output_tokens=20, prefix=1, prefix_tokens=12),
-    TableRow(arrival_step=4, num_prompt_tokens=30, num_output_tokens=26),
-    TableRow(arrival_step=6, num_prompt_tokens=21, num_output_tokens=30),
-    TableRow(arrival_step=14, num_prompt_tokens=20, num_output_tokens=12, prefix=1, prefix_tokens=12),
-    TableRow(arrival_step=22, num_prompt_tokens=9, num_output_tokens=24),
+    TableRow(arrival_step=0, num_prompt_tokens=18, num_output_tokens=22, prefix=1, prefix_tokens=12),
+    TableRow(arrival_step=2, num_prompt_tokens=16, num_output_tokens=16, prefix=1, prefix_tokens=12),
+    TableRow(arrival_step=5, num_prompt_tokens=26, num_output_tokens=20),
+    TableRow(arrival_step=8, num_prompt_tokens=10, num_output_tokens=8),
+    TableRow(arrival_step=30, num_prompt_tokens=15, num_output_tokens=10, prefix=1, prefix_tokens=12),
+    TableRow(arrival_step=31, num_prompt_tokens=20, num_output_tokens=8),
 )
 
 
@@ -61,11 +61,11 @@ class SimulationInput:
     workload: str = LESSON
     seed: int = 7
     pool: str = TOY
-    num_gpu_blocks: int = 25
+    num_gpu_blocks: int = 21
     block_size: int = 4
     sliding_window: int = 0  # 0: one group of full attention
     max_num_seqs: int = 8
-    max_num_batched_tokens: int = 24
+    max_num_batched_tokens: int = 32
     max_model_len: int = 128
     enable_prefix_caching: bool = True
     scheduling_policy: str = "fcfs"

@@ -13,6 +13,7 @@ from pages.parts import (
     block_map,
     simulate_charts,
     simulate_downloads,
+    simulate_lesson,
     simulate_state,
     simulate_words,
     state,
@@ -20,7 +21,7 @@ from pages.parts import (
     words,
 )
 from pages.parts.simulate_job import SimulationJob
-from pages.parts.simulate_request import FAILURES
+from pages.parts.simulate_request import FAILURES, LESSON
 from pages.parts.simulate_setup import pool_words
 from pages.parts.simulate_state import key, value
 from pages.parts.step_player import StepPlayer
@@ -138,6 +139,8 @@ def remedies() -> None:
 def stage(player: StepPlayer, job: SimulationJob) -> None:
     """The player, the map, and what stands behind the step that it shows."""
     run = player.run
+    if value("workload") == LESSON:
+        _lesson()
     st.segmented_control(
         "Colour by",
         simulate_state.COLOURS,
@@ -169,6 +172,22 @@ def stage(player: StepPlayer, job: SimulationJob) -> None:
     )
     _LOOKS[looked_at or _FIRST_LOOK](player, job, view.step)
     state.write_link(simulate_state.link_text())
+
+
+def _lesson() -> None:
+    """Where to look in the first lesson, a button a stop, and what is seen at the step that the map shows."""
+    shown = simulate_lesson.stop_at(simulate_state.step_now())
+    with st.container(horizontal=True, gap="small"):
+        for number, stop in enumerate(simulate_lesson.STOPS, 1):
+            st.button(
+                f"{number} · {stop.title}",
+                key=key(f"lesson_{number}"),
+                type="primary" if stop is shown else "secondary",
+                on_click=simulate_state.jump,
+                args=(stop.step,),
+                help=f"Go to step {stop.step}",
+            )
+    st.markdown(words.plain(shown.text))
 
 
 def _one_request(player: StepPlayer, _job: SimulationJob, step: int) -> None:

@@ -16,6 +16,7 @@ from pages.parts import simulate_request, state
 from pages.parts.simulate_job import SimulationJob
 from pages.parts.simulate_request import FILE, FIRST, PLAN, TABLE, SimulationInput, TableRow
 from pages.parts.simulate_setup import Setup, goals, setup, start_for, with_config, with_plan
+from pages.parts.simulate_weigh import WeighJob
 from pages.parts.step_player import Run, StepPlayer, View
 from planner.answer import Plan
 from planner.block_codes import ACTIVE, SHARED, ColourBy, decode
@@ -203,6 +204,19 @@ def job_of(asked: Asked) -> SimulationJob:
     job = SimulationJob(asked.setup)
     keep("job", job)
     keep("job_digest", asked.digest)
+    return job
+
+
+def weigh_job_of(asked: Asked) -> WeighJob:
+    """The trade-offs of what is asked; another job that is still under way ends."""
+    held: WeighJob | None = value("weigh_job")
+    if held is not None and value("weigh_digest") == asked.digest:
+        return held
+    if held is not None:
+        held.stop()
+    job = WeighJob(asked.setup)
+    keep("weigh_job", job)
+    keep("weigh_digest", asked.digest)
     return job
 
 

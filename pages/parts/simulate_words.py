@@ -49,7 +49,8 @@ def run_finding(summary: SimulationSummary) -> str:
     """What the run cost and saved, in two sentences."""
     if summary.num_preemptions:
         again = f"{count(summary.recomputed_tokens, 'token')} had to be computed again"
-        first = f"Each time the latest request gave all its blocks back; {again}."
+        when = "The latest request" if summary.num_preemptions == 1 else "Each time the latest request"
+        first = f"{when} gave all its blocks back; {again}."
     else:
         first = "Nobody was preempted."
     return f"{first} {_hits(summary)}"
