@@ -9,9 +9,12 @@ from typing import Any
 
 from planner.answer import Advice, Plan
 from planner.facts import PlanError
+from planner.flags import all_flags
 from planner.inventory import ModelFacts
+from planner.quantization_choice import online_fp8
 from planner.request import EngineFlags, PlanRequest
-from planner.units import GIB
+from planner.units import GIB, div_ceil
+from planner.versions import parse_version
 
 Planner = Callable[[PlanRequest, ModelFacts], Plan]
 
@@ -35,7 +38,8 @@ def advise(failing: Plan, model: ModelFacts, plan: Planner) -> tuple[Advice, ...
     found = [_least(tuple(scale(failing)), failing.request, model, plan) for scale in scales]
     cards = (_least((attempt,), failing.request, model, plan) for attempt in _cards(failing))
     found.append(next((pair for pair in cards if pair is not None), None))
-    found += [_least((attempt,), failing.request, model, plan) for attempt in _switches(failing, model)]
+    alone = (*_switches(failing, model), *_refused_flags(failing, model), *_fixed_pools(failing))
+    found += [_least((attempt,), failing.request, model, plan) for attempt in alone]
     starting = [pair for pair in found if pair is not None]
     return tuple(advice for _, advice in sorted(starting, key=lambda pair: pair[0]))
 
@@ -61,6 +65,10 @@ def _least(
 
 
 def _try(request: PlanRequest, attempt: _Attempt, model: ModelFacts, plan: Planner) -> Plan | None:
+    if attempt.value is not None and not all_flags()[attempt.flag.replace("_", "-")].is_in(
+        parse_version(request.vllm_version)
+    ):
+        return None
     change: dict[str, Any] = {attempt.flag: attempt.value}  # Any: the value fits its flag by construction
     flags = replace(request.flags, **change)
     try:
@@ -175,14 +183,51 @@ def _switches(failing: Plan, model: ModelFacts) -> Iterator[_Attempt]:
             flag="kv_cache_dtype", value="fp8", cost=1.8, text="--kv-cache-dtype fp8 (half the KV bytes; check quality)"
         )
     if flags.quantization is None and model.quantization is None:
-        text = "--quantization fp8 (weights quantised while loading; check quality)"
-        yield _Attempt(flag="quantization", value="fp8", cost=3.4, text=text)
+        yield _quantized(failing, 3.4)
     if flags.disable_hybrid_kv_cache_manager:
         text = "without --disable-hybrid-kv-cache-manager (sliding windows then cost only their window)"
         yield _Attempt(flag="disable_hybrid_kv_cache_manager", value=None, cost=0.9, text=text)
     if model.is_multimodal and not flags.language_model_only:
         text = "--language-model-only (no images or audio: their encoder and its profile go)"
         yield _Attempt(flag="language_model_only", value=True, cost=2.8, text=text)
+
+
+def _quantized(failing: Plan, cost: float) -> _Attempt:
+    method = online_fp8(parse_version(failing.vllm_version))
+    text = f"--quantization {method} (weights quantised while loading; check quality)"
+    return _Attempt(flag="quantization", value=method, cost=cost, text=text)
+
+
+def _refused_flags(failing: Plan, model: ModelFacts) -> Iterator[_Attempt]:
+    """What takes the place of a flag that the card, the checkpoint or the release refuses."""
+    flags = failing.request.flags
+    refused = {finding.field for finding in failing.findings if finding.severity == "refusal"}
+    if "dtype" in refused:
+        yield _Attempt(flag="dtype", value="half", cost=0.5, text="--dtype half (this card has no bfloat16)")
+    if "kv_cache_dtype" in refused and flags.kv_cache_dtype != "auto":
+        text = f"without --kv-cache-dtype {flags.kv_cache_dtype} (the cache then has the model's dtype)"
+        yield _Attempt(flag="kv_cache_dtype", value="auto", cost=0.5, text=text)
+    if "quantization" in refused and flags.quantization is not None:
+        if model.quantization is None:
+            yield _quantized(failing, 0.5)
+        text = f"without --quantization {flags.quantization} (the checkpoint as it is)"
+        yield _Attempt(flag="quantization", value=None, cost=0.6, text=text)
+
+
+def _fixed_pools(failing: Plan) -> Iterator[_Attempt]:
+    """A pool fixed by the user, in whole GiB: as large as loads beside the rest, or as one request needs."""
+    flags = failing.request.flags
+    if flags.num_gpu_blocks_override is not None:
+        text = "without --num-gpu-blocks-override (as many blocks as the memory holds)"
+        yield _Attempt(flag="num_gpu_blocks_override", value=None, cost=0.7, text=text)
+    given = flags.kv_cache_memory_bytes
+    if given is None:
+        return
+    spare = min(line.estimate.best_bytes for rank in failing.ranks for line in rank.lines if line.name == "unreserved")
+    gib = (given + spare) // GIB if spare < 0 else div_ceil(failing.pool.needed_bytes + failing.pool.bytes_per_block, GIB)
+    if gib > 0:
+        text = f"--kv-cache-memory-bytes {gib * GIB} ({gib} GiB instead of {given / GIB:.2f})"
+        yield _Attempt(flag="kv_cache_memory_bytes", value=gib * GIB, cost=0.8, text=text)
 
 
 def _resolved_int(plan: Plan, name: str) -> int:

@@ -12,6 +12,7 @@ from planner.flags import absent_flags
 from planner.gpu_catalog import GpuFacts
 from planner.inventory import ModelFacts
 from planner.model_defaults import Served, resolve_model
+from planner.quantization_choice import refused_choice
 from planner.request import CompileCache, EngineFlags, PlanRequest
 from planner.resolution import Ledger, Question
 from planner.runner_choice import Engine, in_flight_tokens
@@ -63,6 +64,7 @@ def resolve(request: PlanRequest, model: ModelFacts, gpu: GpuFacts) -> Resolved:
     check_flags(request.flags, model, version)
     question.ledger.findings.extend(absent_flags(request.flags, version))
     _check_known(question)
+    _check_quantization(question)
     served = resolve_model(question)
     schedule = resolve_schedule(question, served)
     return _assemble(question, served, schedule)
@@ -75,6 +77,13 @@ def _check_known(question: Question) -> None:
         nearest = "0.33" if version > (0, 33, 0) else "0.6"
         text = f"vLLM {'.'.join(map(str, version))} was not read; the rules of {nearest} are assumed for it."
         question.ledger.find("version-not-read", text, field_name="vllm_version")
+
+
+def _check_quantization(question: Question) -> None:
+    """A refusal when vLLM would not take `--quantization` for this checkpoint."""
+    refused = refused_choice(question.flags.quantization, question.model.quantization, question.version)
+    if refused is not None:
+        question.ledger.find("quantization-not-for-checkpoint", refused, is_refusal=True, field_name="quantization")
 
 
 def _assemble(question: Question, served: Served, schedule: Schedule) -> Resolved:
