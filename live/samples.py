@@ -41,6 +41,7 @@ class HistogramSample:
     counts: tuple[float, ...]
     sum: float | None
     count: float | None
+    labels: tuple[tuple[str, str], ...] = ()  # those that vLLM adds to the engine's, such as transfer_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,255 @@
+"""A /metrics text as one frozen sample per engine, with findings for what is odd, ambiguous or unreadable in it.
+
+The names are in `metric_names`, the lines in `exposition`; whose a series is, in `series_owner`; what cache_config_info says,
+in `cache_config`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from live.cache_config import cache_config_from_labels, config_findings
+from live.exposition import Exposition, RawSeries, read_exposition
+from live.metric_names import (
+    CACHE_CONFIG_INFO,
+    NUMBER_RULES,
+    OLD_PREFIX_NAMES,
+    PLAIN_NAMES,
+    PREFIX_FIELDS,
+    PROCESS_START,
+    NumberRule,
+    canonical,
+    histogram_part,
+)
+from live.samples import CacheConfig, EngineIdentity, EngineSample, HistogramSample, LabelledValue
+from live.series_owner import OwnedSeries, owned_series
+from planner.facts import Finding
+
+_MOST_SERIES = 4000  # labelled series kept of one engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsReading:
+    """What one text says: a sample per engine in the text's order, and findings."""
+
+    engines: tuple[EngineSample, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    process_start_unix_seconds: float | None = None
+
+
+@dataclass(slots=True)
+class _Engine:
+    """One engine's series while they are being read."""
+
+    plain: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))  # name -> process id -> value
+    labelled: dict[tuple[str, tuple[tuple[str, str], ...]], float] = field(default_factory=dict)
+    buckets: dict[tuple[str, tuple[tuple[str, str], ...]], dict[str, float]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    config: CacheConfig | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+    def warn(self, code_finding: Finding) -> None:
+        if code_finding not in self.findings:
+            self.findings.append(code_finding)
+
+
+def _take(engine: _Engine, series: OwnedSeries) -> None:
+    name = canonical(series.name)
+    if name == CACHE_CONFIG_INFO:
+        engine.config = cache_config_from_labels(series.labels)
+        return
+    if series.name.endswith("_created"):
+        return
+    part = histogram_part(series.name)
+    if part is not None:
+        bound = dict(series.labels).get("le", "")
+        labels = tuple(pair for pair in series.labels if pair[0] != "le")
+        engine.buckets[part[0], labels][part[1] + bound] = series.value
+    elif name in PLAIN_NAMES:
+        engine.plain[name][dict(series.labels).get("pid", "")] = series.value
+    elif len(engine.labelled) < _MOST_SERIES:
+        engine.labelled[name, series.labels] = series.value
+
+
+def _plain_value(engine: _Engine, name: str) -> float | None:
+    """The value of a series that needs no label; None where several processes disagree."""
+    values = engine.plain.get(name, {})
+    if len(set(map(repr, values.values()))) > 1:
+        text = (
+            f"{name} is there once for each of {len(values)} processes with different values; which holds is not said."
+        )
+        engine.warn(Finding(code="metric-per-process", severity="warning", text=text, field=name))
+        return None
+    return next(iter(values.values()), None)
+
+
+def _candidates(engine: _Engine, rule: NumberRule) -> list[tuple[str, float]]:
+    """What each name of the rule says, newest name first."""
+    found = []
+    for place, name in enumerate(rule.names):
+        if rule.picks and place == len(rule.names) - 1:
+            value = next(
+                (
+                    value
+                    for (key, labels), value in engine.labelled.items()
+                    if key == name and set(rule.picks) <= set(labels)
+                ),
+                None,
+            )
+        else:
+            value = _plain_value(engine, name)
+        if value is not None:
+            found.append((name, value))
+    return found
+
+
+def _sound(engine: _Engine, name: str, value: float, rule: NumberRule) -> float | None:
+    """The value where it can be one; a hit rate of -1 is vLLM's way to say "no data"."""
+    if rule.is_hit_rate and value < 0:
+        return None
+    if not math.isfinite(value):
+        text = f"{name} is {value}, which is no number to show."
+        engine.warn(Finding(code="metric-not-finite", severity="warning", text=text, field=name))
+        return None
+    if value < 0 or (rule.is_fraction and value > 1):
+        text = f"{name} is {value}, outside what it can be{' (0 to 1)' if rule.is_fraction else ''}; it is left out."
+        engine.warn(Finding(code="metric-out-of-range", severity="warning", text=text, field=name))
+        return None
+    return value
+
+
+def _number(engine: _Engine, rule: NumberRule) -> tuple[str | None, float | None]:
+    """The name that was used and the value."""
+    candidates = _candidates(engine, rule)
+    values = {value for _, value in candidates if math.isfinite(value)}
+    if len(values) > 1:
+        named = " and ".join(f"{name} ({value:g})" for name, value in candidates)
+        text = f"{named} should be one number under its new and its old name; the new one is shown."
+        engine.warn(Finding(code="metric-names-disagree", severity="warning", text=text, field=candidates[0][0]))
+    for name, value in candidates:
+        sound = _sound(engine, name, value, rule)
+        if sound is not None:
+            return name, sound
+    return None, None
+
+
+def _prefix_unit(help_texts: Mapping[str, str]) -> str | None:
+    """What the old names of the prefix counters count, by their HELP lines (or their twins'); None where none is there."""
+    for name, text in help_texts.items():
+        if canonical(name.removesuffix("_created")) in OLD_PREFIX_NAMES:
+            lowered = text.lower()
+            if "block" in lowered:
+                return "blocks"
+            if "token" in lowered:
+                return "tokens"
+    return None
+
+
+def _numbers(engine: _Engine, help_texts: Mapping[str, str]) -> dict[str, float | None]:
+    numbers: dict[str, float | None] = {}
+    for field_name, rule in NUMBER_RULES.items():
+        used, value = _number(engine, rule)
+        unit = _prefix_unit(help_texts) if used in OLD_PREFIX_NAMES else "tokens"
+        if field_name not in PREFIX_FIELDS or unit == "tokens":
+            numbers[field_name] = value
+        elif unit == "blocks":
+            numbers[PREFIX_FIELDS[field_name]] = value
+            text = f"{used} counts blocks in this version ({value:g}), so the tokens are not known."
+            engine.warn(Finding(code="prefix-counted-in-blocks", severity="info", text=text, field=used))
+        else:
+            text = f"{used} counted blocks in early V1 and tokens later; without its HELP line its unit is not known."
+            engine.warn(Finding(code="prefix-unit-unknown", severity="warning", text=text, field=used))
+    return numbers
+
+
+def _bound(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _histograms(engine: _Engine) -> tuple[HistogramSample, ...]:
+    found = []
+    for (name, labels), parts in engine.buckets.items():
+        texts = ((part.removeprefix("bucket"), value) for part, value in parts.items() if part.startswith("bucket"))
+        buckets = sorted((bound, value) for text, value in texts if (bound := _bound(text)) is not None)
+        found.append(
+            HistogramSample(
+                name=name,
+                upper_bounds=tuple(bound for bound, _ in buckets),
+                counts=tuple(value for _, value in buckets),
+                sum=parts.get("sum"),
+                count=parts.get("count"),
+                labels=labels,
+            )
+        )
+    return tuple(found)
+
+
+def _sample(
+    identity: EngineIdentity, engine: _Engine, help_texts: Mapping[str, str], time_unix_ns: int
+) -> EngineSample:
+    return EngineSample(
+        time_unix_ns=time_unix_ns,
+        identity=identity,
+        cache_config=engine.config,
+        labelled=tuple(
+            LabelledValue(name=name, labels=labels, value=value)
+            for (name, labels), value in engine.labelled.items()
+            if math.isfinite(value)
+        ),
+        histograms=_histograms(engine),
+        **_numbers(engine, help_texts),
+    )
+
+
+def _text_findings(exposition: Exposition) -> list[Finding]:
+    findings = []
+    if exposition.unread_lines:
+        count, first = len(exposition.unread_lines), exposition.unread_lines[0]
+        text = f"{count} line{'s' * (count > 1)} of vLLM's could not be read and is left out, such as {first[:90]!r}."
+        findings.append(Finding(code="metric-lines-unread", severity="warning", text=text))
+    if exposition.series and exposition.has_cut_end:
+        text = "The text has no line end: it may be cut, and what is absent may have been in the rest."
+        findings.append(Finding(code="metrics-text-cut", severity="info", text=text))
+    return findings
+
+
+def _start_seconds(series: tuple[RawSeries, ...]) -> float | None:
+    starts = {one.value for one in series if one.name == PROCESS_START and math.isfinite(one.value)}
+    return next(iter(starts)) if len(starts) == 1 else None
+
+
+def _nothing(exposition: Exposition) -> MetricsReading:
+    seen = "holds metrics, but none of vLLM's" if exposition.has_metrics else "is no metrics text"
+    text = f"What was read {seen}; give the address of a vLLM server, or the text that its /metrics returns."
+    finding = Finding(code="no-vllm-metrics", severity="warning", text=text)
+    return MetricsReading(findings=(*_text_findings(exposition), finding))
+
+
+def read_metrics(text: str, time_unix_ns: int) -> MetricsReading:
+    """One sample per engine of a /metrics text (its time is `time_unix_ns`), and findings; never raises."""
+    exposition = read_exposition(text)
+    owned, findings = owned_series(one for one in exposition.series if one.name != PROCESS_START)
+    if not owned:
+        return _nothing(exposition)
+    help_texts = dict(exposition.help_texts)
+    samples: list[EngineSample] = []
+    collected = _text_findings(exposition) + findings
+    for identity, series in owned.items():
+        engine = _Engine()
+        for one in series:
+            _take(engine, one)
+        samples.append(_sample(identity, engine, help_texts, time_unix_ns))
+        collected += [finding for finding in engine.findings if finding not in collected]
+    collected += config_findings(samples)
+    return MetricsReading(
+        engines=tuple(samples),
+        findings=tuple(collected),
+        process_start_unix_seconds=_start_seconds(exposition.series),
+    )
