@@ -32,7 +32,7 @@ def checkpoint_findings(model: ModelFacts, resolved: Resolved) -> tuple[Finding,
         f"({100 * (built - stored) / stored:+.1f} %)"
     )
     why = f": {', '.join(reasons)}." if reasons else "; the modules' size is used, as vLLM allocates those."
-    return (Finding(code="checkpoint_differs", severity="info", text=text + why, field="model"),)
+    return (Finding(code="checkpoint-differs", severity="info", text=text + why, field="model"),)
 
 
 @lru_cache(maxsize=64)

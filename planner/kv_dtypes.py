@@ -110,7 +110,7 @@ class KvUse:
 
 
 def _refusal(text: str) -> Finding:
-    return Finding(code="kv_dtype_refused", severity="refusal", text=text, field="kv_cache_dtype")
+    return Finding(code="kv-dtype-refused", severity="refusal", text=text, field="kv_cache_dtype")
 
 
 def check_kv_cache_dtype(kv_cache_dtype: str, use: KvUse) -> Finding | None:

@@ -106,24 +106,24 @@ def _without_manager(layers: tuple[PlacedSpec, ...]) -> tuple[tuple[PlacedSpec, 
 
 
 _NEEDS_MANAGER = Finding(
-    code="kv_manager_needed",
+    code="kv-manager-needed",
     severity="refusal",
     text="These layers' caches cannot be turned into one kind; vLLM refuses to start without its hybrid KV cache manager.",
     field="disable_hybrid_kv_cache_manager",
 )
 _PROMOTED = Finding(
-    code="kv_windows_cost_full_length",
+    code="kv-windows-cost-full-length",
     severity="info",
     text="The hybrid KV cache manager is off, so sliding-window and chunked layers keep the whole sequence.",
     field="disable_hybrid_kv_cache_manager",
 )
 _FULL_FALLBACK = Finding(
-    code="kv_pages_full_fallback",
+    code="kv-pages-full-fallback",
     severity="warning",
     text="The layers' pages cannot be made equal, so vLLM gives sliding-window layers cache for the whole sequence.",
 )
 _CANNOT_UNIFY = Finding(
-    code="kv_pages_cannot_unify",
+    code="kv-pages-cannot-unify",
     severity="refusal",
     text="This vLLM release cannot make the layers' pages equal in size (neither divides the other) and refuses to start.",
 )

@@ -108,7 +108,7 @@ def model_caches(model: ModelFacts, resolved: Resolved) -> ModelCaches:
 
 
 _DCP_REFUSED = Finding(
-    code="kv_dcp_window",
+    code="kv-dcp-window",
     severity="refusal",
     text="Decode context parallelism does not support sliding-window layers; vLLM stops with that assertion.",
     field="decode_context_parallel_size",

@@ -122,7 +122,7 @@ def _read_config(documents: ModelDocuments) -> _Read:
     if not documents.is_config_complete:
         findings.append(
             Finding(
-                code="config_incomplete",
+                code="config-incomplete",
                 severity="warning",
                 text="The config.json at hand is a reduced copy; what it leaves out is taken from the engine's config class.",
             )
@@ -175,7 +175,7 @@ def _defaulted(raw: Mapping[str, Any], path: str, text: ConfigView) -> list[Find
         return []
     listed = ", ".join(f"{key} {text.values.get(key)}" for key in missing)
     sentence = f"config.json's {path} leaves out {', '.join(missing)}; the class {model_type} gives {listed}."
-    return [Finding(code="size_from_class", severity="info", text=sentence, field=f"{path}.{missing[0]}")]
+    return [Finding(code="size-from-class", severity="info", text=sentence, field=f"{path}.{missing[0]}")]
 
 
 def _architecture(read: _Read) -> str:
@@ -245,7 +245,7 @@ def _dtype(read: _Read, documents: ModelDocuments) -> tuple[str, tuple[Finding, 
     text = (
         "config.json states no dtype and no checkpoint headers are at hand; bfloat16 is assumed, 2 bytes a parameter."
     )
-    return "bfloat16", (Finding(code="dtype_assumed", severity="warning", text=text, field="dtype"),)
+    return "bfloat16", (Finding(code="dtype-assumed", severity="warning", text=text, field="dtype"),)
 
 
 def _known_dtype(view: ConfigView, key: str) -> str:
@@ -268,7 +268,7 @@ def _max_position(read: _Read, documents: ModelDocuments) -> tuple[int, tuple[Fi
         length = min(length, documents.tokenizer_max_length)
     if math.isinf(length):
         sentence = f"config.json has no key that tells the longest length; {_FALLBACK_LENGTH} is assumed, as vLLM does."
-        return _FALLBACK_LENGTH, (Finding(code="length_assumed", severity="warning", text=sentence),)
+        return _FALLBACK_LENGTH, (Finding(code="length-assumed", severity="warning", text=sentence),)
     rope = ConfigView(rope_parameters(text), f"{text.path}rope_scaling.")
     kind = str(rope.values["rope_type"])
     if "gemma3" not in str(read.root.values.get("model_type")) and kind not in _UNSCALED_ROPES:
@@ -297,7 +297,7 @@ def _quantization(
 
 def _ignored(source: str) -> Finding:
     text = f"{source} names no quant_method: vLLM takes the model for an unquantised one and builds every weight in its dtype."
-    return Finding(code="quantization_ignored", severity="warning", text=text, field="quantization_config.quant_method")
+    return Finding(code="quantization-ignored", severity="warning", text=text, field="quantization_config.quant_method")
 
 
 def _with_tensors(facts: QuantFacts, documents: ModelDocuments) -> QuantFacts:

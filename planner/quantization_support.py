@@ -33,4 +33,4 @@ def removed_method_finding(method: str | None, vllm_minor: int) -> Finding | Non
         f"vLLM 0.{vllm_minor} refuses {method} checkpoints: the method left vLLM's core in {since}. Install the plug-in "
         f"{removed.plugin}, or use a release before {since}, which the sizes here are those of."
     )
-    return Finding(code="quantization_removed", severity="refusal", text=text, field="quantization")
+    return Finding(code="quantization-removed", severity="refusal", text=text, field="quantization")

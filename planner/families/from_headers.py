@@ -51,7 +51,7 @@ def build(family: FamilyInput, tensors: tuple[CheckpointTensor, ...]) -> tuple[B
             parts.append(Part(prefix="", stage=_stage(tensor.name), modules=(_outer(tensor),)))
     layers = _layers(family.text, stack, by_layer)
     finding = Finding(
-        code="architecture_from_headers",
+        code="architecture-from-headers",
         severity="warning",
         text=f"{family.architecture} is not known; its weights are sized from the checkpoint's {len(tensors):,} tensors, "
         f"and its cache as {_cache_words(layers)}.",

@@ -27,7 +27,7 @@ def build(family: FamilyInput) -> tuple[Built, tuple[Finding, ...]]:
         )
     built = llama_like(family)
     finding = Finding(
-        code="architecture_assumed",
+        code="architecture-assumed",
         severity="warning",
         text=f"{family.architecture} is not known; it is sized as a Llama-like decoder from the config's usual keys.",
         field="architectures",

@@ -246,4 +246,4 @@ def test_a_stage_without_a_cache_does_not_bound_the_pool() -> None:
 def test_states_beside_attention_need_the_hybrid_manager() -> None:
     made = layout(QWEN3_NEXT, options(4096, hybrid=False))
 
-    assert [finding.code for finding in made.findings] == ["kv_manager_needed"]
+    assert [finding.code for finding in made.findings] == ["kv-manager-needed"]

@@ -13,8 +13,8 @@ from planner.request import EngineFlags, PlanRequest
 @pytest.mark.parametrize(
     ("flags", "code"),
     [
-        (EngineFlags(kv_cache_dtype="nvfp4"), "kv_dtype_refused"),
-        (EngineFlags(disable_hybrid_kv_cache_manager=True), "kv_manager_needed"),
+        (EngineFlags(kv_cache_dtype="nvfp4"), "kv-dtype-refused"),
+        (EngineFlags(disable_hybrid_kv_cache_manager=True), "kv-manager-needed"),
     ],
 )
 def test_refused_cache_does_not_start(flags: EngineFlags, code: str) -> None:

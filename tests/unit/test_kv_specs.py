@@ -283,4 +283,4 @@ def test_equal_questions_share_one_layout() -> None:
 def test_context_parallel_windows_are_refused() -> None:
     caches = model_caches(model(WINDOW, FULL), make_resolved(dcp=2))
 
-    assert [finding.code for finding in caches.findings] == ["kv_dcp_window"]
+    assert [finding.code for finding in caches.findings] == ["kv-dcp-window"]

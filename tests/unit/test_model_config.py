@@ -65,7 +65,7 @@ def test_an_unknown_llama_like_architecture_is_sized_with_a_warning() -> None:
     model = read_model(make_documents(LLAMA | {"architectures": ["BrandNewForCausalLM"], "model_type": "brand_new"}))
 
     assert len(model.layers) == 2
-    assert "architecture_assumed" in {finding.code for finding in model.findings}
+    assert "architecture-assumed" in {finding.code for finding in model.findings}
 
 
 def test_an_unknown_architecture_with_experts_is_refused() -> None:
@@ -81,7 +81,7 @@ def test_a_dtype_that_is_nowhere_is_assumed_and_said() -> None:
     model = read_model(make_documents(config))
 
     assert model.dtype == "bfloat16"
-    assert "dtype_assumed" in {finding.code for finding in model.findings}
+    assert "dtype-assumed" in {finding.code for finding in model.findings}
 
 
 def test_a_dtype_that_is_missing_is_read_from_the_headers() -> None:
@@ -124,7 +124,7 @@ def test_a_config_without_any_length_gets_vllms_fallback_and_says_so() -> None:
     model = read_model(make_documents(config))
 
     assert model.max_position == 2048
-    assert "length_assumed" in {finding.code for finding in model.findings}
+    assert "length-assumed" in {finding.code for finding in model.findings}
 
 
 def test_modelopts_own_file_is_the_quantisation_when_config_has_none() -> None:
@@ -146,7 +146,7 @@ def test_compression_config_counts_as_quantisation() -> None:
 def test_a_reduced_copy_is_said_to_be_one() -> None:
     model = read_model(make_documents(LLAMA, is_config_complete=False))
 
-    assert "config_incomplete" in {finding.code for finding in model.findings}
+    assert "config-incomplete" in {finding.code for finding in model.findings}
 
 
 def test_a_complete_config_raises_no_finding() -> None:
@@ -164,5 +164,5 @@ def test_sizes_that_a_multimodal_config_leaves_to_its_class_are_named() -> None:
 
     model = read_model(make_documents(config))
 
-    finding = next(finding for finding in model.findings if finding.code == "size_from_class")
+    finding = next(finding for finding in model.findings if finding.code == "size-from-class")
     assert "vocab_size 262208" in finding.text

@@ -141,7 +141,7 @@ def test_a_checkpoint_of_another_size_is_shown_with_both() -> None:
 
     findings = checkpoint_findings(read_model(documents), make_resolved())
 
-    assert [finding.code for finding in findings] == ["checkpoint_differs"]
+    assert [finding.code for finding in findings] == ["checkpoint-differs"]
     assert "stored copy of the tied head" in findings[0].text
 
 
@@ -173,7 +173,7 @@ def test_an_unknown_architecture_is_sized_from_its_headers() -> None:
 
     assert whole == 2 * TABLE + 2 * (2 * 256 * 256 + 256) * 2 + 512
     assert halved == TABLE + 2 * (256 * 256 + 256) * 2 + 512
-    assert "architecture_from_headers" in {finding.code for finding in model.findings}
+    assert "architecture-from-headers" in {finding.code for finding in model.findings}
 
 
 def test_a_plan_for_another_card_does_not_share_the_answer() -> None:
