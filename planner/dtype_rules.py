@@ -45,8 +45,14 @@ KV_DTYPES: dict[str, Version] = {
 }
 
 
-def compute_dtype(
-    asked: str, config_dtype: str, *, model_type: str, version: Version, capability: tuple[int, int] | None
+def compute_dtype(  # noqa: PLR0913 - what the rule asks, all by name
+    asked: str,
+    config_dtype: str,
+    *,
+    model_type: str,
+    version: Version,
+    capability: tuple[int, int] | None,
+    is_pooling: bool = False,
 ) -> tuple[str, str]:
     """The dtype the model runs in, and why; raises `PlanError` for a name vLLM does not know."""
     if asked.lower() != "auto":
@@ -56,6 +62,8 @@ def compute_dtype(
         return _DTYPES[asked.lower()], "asked for"
     has_bfloat16 = capability is None or capability >= (8, 0)
     preferred = "bfloat16" if has_bfloat16 or model_type in _NO_FLOAT16 else "float16"
+    if config_dtype == "float32" and is_pooling and version >= (0, 9, 0) and model_type not in _NO_FLOAT16:
+        return "float16", "float32 embedding models and classifiers load in float16"
     if config_dtype == "float32":
         return _downcast(preferred, model_type, version)
     if config_dtype == "bfloat16" and not has_bfloat16 and version >= (0, 9, 0):
@@ -205,8 +213,13 @@ def check_quantization(name: str) -> None:
         raise PlanError("quantization", name, text)
 
 
+_DEPRECATED = frozenset({"fbgemm_fp8", "fp_quant"})  # quantization/__init__.py of 0.14 to 0.32
+
+
 def missing_method(name: str, version: Version) -> str | None:
     """Why release `version` cannot load method `name`, in the reader's words, or None when it can."""
+    if name in _DEPRECATED and version >= (0, 14, 0):
+        return f"The quantization method {name} is deprecated; vLLM loads it only with --allow-deprecated-quantization."
     spans = [_METHODS[known] for known in (name, _OLDER_NAMES.get(name, "")) if known in _METHODS]
     release = ".".join(map(str, version))
     if not spans:

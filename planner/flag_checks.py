@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from planner.dtype_rules import check_kv_dtype, check_quantization
 from planner.facts import PlanError
+from planner.families.retired import LAST_RELEASE
 from planner.inventory import ModelFacts
 from planner.request import EngineFlags
 from planner.versions import Version
@@ -33,6 +34,7 @@ def is_attention_free(model: ModelFacts) -> bool:
 def check_flags(flags: EngineFlags, model: ModelFacts, version: Version) -> None:
     """Raise `PlanError` for the first flag that vLLM would refuse with this model in this release."""
     _check_numbers(flags)
+    _check_class(model, version)
     _check_dual_chunk(model, version)
     _check_parallel(flags, model)
     _check_context_parallel(flags, model)
@@ -47,6 +49,17 @@ def check_flags(flags: EngineFlags, model: ModelFacts, version: Version) -> None
     check_kv_dtype(flags.kv_cache_dtype, version)
     if flags.quantization is not None:
         check_quantization(flags.quantization)
+
+
+def _check_class(model: ModelFacts, version: Version) -> None:
+    last = LAST_RELEASE.get(model.architecture)
+    if last is not None and version[:3] > last:
+        release = ".".join(map(str, last))
+        text = (
+            f"Model architecture {model.architecture} was supported in vLLM until v{release}, and is not supported "
+            f"anymore; plan for {release} with vllm_version."
+        )
+        raise PlanError("architectures", model.architecture, text)
 
 
 def _check_dual_chunk(model: ModelFacts, version: Version) -> None:

@@ -253,9 +253,13 @@ def _chunk_tokens(context: _Context) -> int | None:
 
 def _exports_gdn_states(context: _Context) -> bool:
     """Whether FlashInfer prefills the gated delta nets and so keeps a checkpoint more (0.33, Hopper and Blackwell)."""
-    capability = context.resolved.gpu.capability
     is_new = context.version >= (0, 33, 0) and context.resolved.mamba_cache_mode == "align"
-    return is_new and capability is not None and capability[0] in (9, 10, 12) and _has_kind(context.model, "gdn")
+    return is_new and _is_hopper_on(context) and _has_kind(context.model, "gdn")
+
+
+def _is_hopper_on(context: _Context) -> bool:
+    capability = context.resolved.gpu.capability
+    return capability is not None and capability[0] in (9, 10, 12)
 
 
 def _heads(context: _Context, cache: Cache) -> int:
@@ -363,6 +367,8 @@ def _mamba_spec(context: _Context, cache: Cache) -> MambaSpec:
     mode = resolved.mamba_cache_mode
     one_state = state_bytes(context.model, context.resolved, cache)
     has_checkpoint = cache.kind == "mamba2" and context.version >= (0, 32, 0)  # not in 0.31.0
+    # FlashKDA prefills Kimi-K3's bounded gates and keeps a checkpoint more.
+    takes_flash_kda = "checkpoints" in dict(cache.extra) and _is_hopper_on(context) and resolved.dtype == "bfloat16"
     padded = context.attention_page_bytes
     return MambaSpec(
         block_size=resolved.max_model_len if mode == "none" else context.block_tokens,
@@ -370,7 +376,9 @@ def _mamba_spec(context: _Context, cache: Cache) -> MambaSpec:
         cache_mode=mode,
         padded_page_bytes=None if padded is None or padded == one_state else padded,
         num_speculative_blocks=resolved.num_speculative_tokens,
-        num_checkpoint_blocks=1 if has_checkpoint or (cache.kind == "gdn" and _exports_gdn_states(context)) else 0,
+        num_checkpoint_blocks=int(
+            has_checkpoint or takes_flash_kda or (cache.kind == "gdn" and _exports_gdn_states(context))
+        ),
     )
 
 

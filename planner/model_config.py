@@ -308,11 +308,14 @@ def _with_tensors(facts: QuantFacts, documents: ModelDocuments) -> QuantFacts:
 
 
 def _with_expert_dtype(settings: Mapping[str, Any], root: ConfigView) -> dict[str, Any]:
-    """The settings; for DeepSeek-V4 under its own method's name, with the experts' dtype that the root states."""
+    """The settings; for DeepSeek-V4 and Kimi-K3 under the method that their classes make of it."""
     copy = dict(settings)
     if str(root.values.get("model_type")).startswith("deepseek_v4") and copy.get("quant_method") == "fp8":
         copy["quant_method"] = "deepseek_v4_fp8"
         copy.setdefault("expert_dtype", root.text("expert_dtype", "fp4"))
+    is_k3 = root.values.get("model_type") == "kimi_k3" and copy.get("format") == "mxfp4-pack-quantized"
+    if is_k3 and copy.get("quant_method") == "compressed-tensors":
+        copy["quant_method"] = "mxfp4"  # routed experts alone (models/config.py, KimiK3ForConditionalGenerationConfig)
     return copy
 
 

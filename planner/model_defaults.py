@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from planner.dtype_rules import compute_dtype, is_dtype_missing_on, kv_dtype, missing_method
 from planner.flag_checks import is_attention_free
+from planner.inventory import ModelFacts
 from planner.length_rules import serving_length
+from planner.quantization_support import refused_settings
 from planner.resolution import Question
 from planner.runner_choice import Engine, RunnerQuestion, choose_runner
 
@@ -47,14 +49,35 @@ def _quantization(question: Question) -> str | None:
     note = f"the checkpoint's ({found.source})" if found else "the checkpoint is not quantised"
     if name is not None and (missing := missing_method(name, question.version)) is not None:
         question.ledger.find("quantization-not-in-version", missing, is_refusal=True, field_name="quantization")
+    elif found and (refused := refused_settings(found, question.version)) is not None:
+        question.ledger.find("quantization-refused", refused, is_refusal=True, field_name="quantization")
     return question.ledger.note("quantization", name, note, is_given=given is not None, kind="read")
+
+
+_POOLING_SUFFIXES = ("ForSequenceClassification", "ForTokenClassification", "RewardModel")
+
+
+def is_pooling(model: ModelFacts) -> bool:
+    """Whether the model gives vectors or scores, not text: by its class, or as it attends both ways and keeps nothing."""
+    return model.architecture.endswith(_POOLING_SUFFIXES) or sees_both_ways(model)
+
+
+def sees_both_ways(model: ModelFacts) -> bool:
+    """Whether an embedding class attends both ways and so keeps nothing; a causal class told to do so still counts as text."""
+    kinds = {cache.kind for layer in model.layers for cache in layer.caches}
+    return kinds == {"encoder_only"} and not model.architecture.endswith("ForCausalLM")
 
 
 def _dtype(question: Question) -> str:
     flags, model, gpu = question.flags, question.model, question.gpu
     capability = gpu.capability
     dtype, note = compute_dtype(
-        flags.dtype, model.dtype, model_type=model.model_type, version=question.version, capability=capability
+        flags.dtype,
+        model.dtype,
+        model_type=model.model_type,
+        version=question.version,
+        capability=capability,
+        is_pooling=is_pooling(model),
     )
     if is_dtype_missing_on(dtype, capability):
         text = (

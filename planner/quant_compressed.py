@@ -123,4 +123,4 @@ def _integer_format(weights: Mapping[str, Any], bits: int, name: str, *, is_stat
         return replace(scale, tensor_scalars=0) if not is_static else replace(scale, tensor_scalars=1)
     group = integer(weights, "group_size", -1) if weights.get("strategy") == "group" else -1
     packed = integer_groups(bits, group, has_zeros=weights.get("symmetric") is False)
-    return replace(packed, shape_bytes=16)  # weight_shape: two int64
+    return replace(packed, shape_bytes=16, keeps_groups_whole=True)  # weight_shape: two int64

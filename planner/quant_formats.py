@@ -11,6 +11,7 @@ from fractions import Fraction
 from math import gcd
 from typing import Literal, NamedTuple
 
+from planner.facts import PlanError
 from planner.sharding import LocalExperts, LocalLinear
 from planner.units import div_ceil, round_up
 
@@ -60,6 +61,7 @@ class Format:
     pad_intermediate: int = 1
     experts_have_bias: bool = False
     pad_columns_after_load: int = 1
+    keeps_groups_whole: bool = False  # refuses a rank's input that is no multiple of the group
 
 
 PLAIN = Format()
@@ -71,6 +73,7 @@ def linear_tensors(form: Format, shape: LocalLinear, dtype_bytes: int) -> tuple[
     rows, columns = shape.rows, shape.in_features
     if not form.bits:
         return (rows * columns * dtype_bytes, *bias)
+    _check_cut(form, shape)
     tensors = [_packed_bytes(rows * columns, form)]
     tensors += _scales(form, _Matrices(1, rows, columns, len(shape.out_features)), dtype_bytes)
     tensors += [_FLOAT32_BYTES * len(shape.out_features)] * form.tensor_scalars
@@ -80,6 +83,19 @@ def linear_tensors(form: Format, shape: LocalLinear, dtype_bytes: int) -> tuple[
     if form.shape_bytes:
         tensors.append(form.shape_bytes)
     return (*tensors, *bias)
+
+
+def _check_cut(form: Format, shape: LocalLinear) -> None:
+    """Refuse an input cut by TP inside a block or group, as block FP8, AWQ and compressed-tensors do."""
+    unit = form.block[1] if form.scale == "block" else form.group_size if form.keeps_groups_whole else 1
+    if unit > 1 and shape.in_features != shape.full_in and shape.in_features % unit:
+        tp = shape.full_in // shape.in_features
+        raise PlanError(
+            "tensor_parallel_size",
+            tp,
+            f"tensor_parallel_size {tp} cuts an input of {shape.full_in} to {shape.in_features}, which is not divisible by "
+            f"the quantisation's group of {unit}; choose a smaller size.",
+        )
 
 
 def _packed_bytes(num_values: int, form: Format) -> int:

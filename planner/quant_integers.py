@@ -23,7 +23,7 @@ class Awq(Method):
         self._quantises_head = settings.get("lm_head") is True
         bits = integer(settings, "bits" if "bits" in settings else "w_bit", 4)
         group = integer(settings, "group_size" if "group_size" in settings else "q_group_size", 128)
-        self._format = integer_groups(bits, group, has_zeros=True)
+        self._format = replace(integer_groups(bits, group, has_zeros=True), keeps_groups_whole=True)
 
     def linear(self, names: Names) -> Format:
         """Packed unless a listed text is part of every fused name."""

@@ -66,7 +66,12 @@ class ModelOpt(Method):
     def _is_excluded(self, names: Names) -> bool:
         if all(bare(name) in self._exact for name in names):
             return True
-        return all(is_part(name, self._excluded) or is_wild(name, self._wildcards) for name in names)
+        if all(self._is_matched(name) for name in names):
+            return True
+        return (fused := _fused_name(names)) is not None and self._is_matched(fused)
+
+    def _is_matched(self, name: str) -> bool:
+        return is_part(name, self._excluded) or is_wild(name, self._wildcards)
 
     def linear(self, names: Names) -> Format:
         """The algorithm's format unless excluded, or the layer's own in a mix."""
@@ -108,6 +113,20 @@ class ModelOpt(Method):
         if self._is_mixed and (is_mla or not self._has_cache_scales):
             return ()
         return (_SCALAR_BYTES,) * 4
+
+
+# The name under which vLLM fuses a set of projections: patterns are held against it as well.
+_FUSED = {
+    frozenset(("gate_proj", "up_proj")): "gate_up_proj",
+    frozenset(("q_proj", "k_proj", "v_proj")): "qkv_proj",
+    frozenset(("q_a_proj", "kv_a_proj_with_mqa")): "fused_qkv_a_proj",
+}
+
+
+def _fused_name(names: Names) -> str | None:
+    parent = names[0].rpartition(".")[0]
+    fused = _FUSED.get(frozenset(name.rpartition(".")[2] for name in names))
+    return f"{parent}.{fused}" if fused else None
 
 
 def _is_weight_only(settings: Mapping[str, Any]) -> bool:

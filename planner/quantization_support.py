@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner.facts import Finding
+from planner.inventory import QuantFacts
+from planner.versions import Version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,3 +36,20 @@ def removed_method_finding(method: str | None, vllm_minor: int) -> Finding | Non
         f"{removed.plugin}, or use a release before {since}, which the sizes here are those of."
     )
     return Finding(code="quantization-removed", severity="refusal", text=text, field="quantization")
+
+
+_FIRST_MINOR_WITH_ONE_GPTQ = 32  # auto_gptq.py alone, on Marlin and Machete; read in 0.32
+
+
+def refused_settings(facts: QuantFacts, version: Version) -> str | None:
+    """Why release `version` refuses a checkpoint of a method it has, in vLLM's words, or None when it takes it."""
+    if "gptq" not in facts.method or version < (0, _FIRST_MINOR_WITH_ONE_GPTQ, 0):
+        return None
+    if facts.settings.get("desc_act") is True and facts.settings.get("group_size") != -1:
+        return (
+            "GPTQ group activation ordering (desc_act=True) is no longer supported. Use a checkpoint with static "
+            "activation ordering or desc_act=False."
+        )
+    if facts.settings.get("sym", True) is False:
+        return f"Unsupported quantization config: bits={facts.settings.get('bits')}, sym=False"
+    return None

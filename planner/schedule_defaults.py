@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from planner.batch_defaults import GEMMA4_LARGEST_ITEM_TOKENS, BatchLimits, BatchQuestion, batch_limits
 from planner.graph_sizes import GraphQuestion, capture_sizes, default_mode
-from planner.model_defaults import Served
+from planner.inventory import ModelFacts
+from planner.model_defaults import Served, sees_both_ways
 from planner.resolution import Question
 from planner.runner_choice import Engine, choose_async, concurrent_batches
 
@@ -42,6 +43,11 @@ def resolve_schedule(question: Question, served: Served) -> Schedule:
     )
 
 
+def takes_whole_prompts(model: ModelFacts) -> bool:
+    """Whether prompts cannot be split: attention goes both ways, or all tokens are pooled (config/model.py)."""
+    return sees_both_ways(model) or model.architecture == "Qwen2ForProcessRewardModel"
+
+
 def _chunked_prefill(question: Question, served: Served) -> bool:
     asked, model = question.flags.enable_chunked_prefill, question.model
     if served.runner == "v0":
@@ -49,6 +55,8 @@ def _chunked_prefill(question: Question, served: Served) -> bool:
         value = default if asked is None else asked
     elif model.is_encoder_decoder and question.version >= (0, 11, 0):
         value, note = False, "encoder-decoder models do not chunk prompts"
+    elif takes_whole_prompts(model):
+        value, note = False, "models that attend both ways or judge every step take a prompt whole"
     else:
         value, note = True if asked is None else asked, "on by default for generation"
         if question.version < (0, 12, 0):

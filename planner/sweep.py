@@ -72,12 +72,12 @@ def _slice(
     )
     try:
         resolved = resolve(replace(request, flags=flags), model, card_of(request))
+        available = _available_bytes(model, resolved, utilizations)  # where a size that TP cannot cut shows
     except PlanError as error:
         return _refused(tp, kv_cache_dtype, error.text)
     refusal = next((finding.text for finding in resolved.findings if finding.severity == "refusal"), None)
     if refusal is not None:
         return _refused(tp, kv_cache_dtype, refusal)
-    available = _available_bytes(model, resolved, utilizations)
     layout = kv_cache.layout(model, resolved)
     num_blocks = _num_blocks(layout, available)
     concurrency = np.array(

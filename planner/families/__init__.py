@@ -77,6 +77,7 @@ _MODULES = (
     "linear_attention",
     "phi4_multimodal",
     "encoder_decoder",
+    "classifiers",
     "nas",
 )
 

@@ -53,6 +53,7 @@ _TEXT_CLASSES = {
 _TIES_BY_TEXT = ("Llava", "Qwen2VL", "Qwen2_5_VL")
 # Since 0.33 the V2 runner builds encoders on the first pipeline stage only; before, every stage built them.
 _FIRST_MINOR_WITH_TOWER_ON_FIRST_STAGE = 33
+_FIRST_MINOR_ON_TRANSFORMERS_5 = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,11 +114,18 @@ def _with_own_tie(given: FamilyInput, text: ConfigView) -> ConfigView:
 
     Classes from before that rule stored it in the text config, which still counts for them.
     """
-    is_tied = text.flag("tie_word_embeddings", False)
+    is_tied = text.flag("tie_word_embeddings", False) or _is_tied_by_class(given)
     if given.root.has("tie_word_embeddings"):
         from_root = given.root.flag("tie_word_embeddings", False)
         is_tied = from_root or (is_tied and given.architecture.startswith(_TIES_BY_TEXT))
     return ConfigView({**text.values, "tie_word_embeddings": is_tied}, text.path)
+
+
+def _is_tied_by_class(given: FamilyInput) -> bool:
+    """Whether the root's class ties the tables where config.json says nothing: Mistral3Config does in transformers 5."""
+    is_silent = not given.root.has("tie_word_embeddings")
+    is_mistral3 = given.root.text("model_type", "") == "mistral3"
+    return is_silent and is_mistral3 and given.vllm_minor >= _FIRST_MINOR_ON_TRANSFORMERS_5
 
 
 def renamed(built: Built, old: str, new: str) -> Built:

@@ -18,7 +18,7 @@ from planner.families.dense_style import (
     styled,
 )
 from planner.families.rope import rope_cache, rope_parameters
-from planner.inventory import Buffer, Linear, Tensor
+from planner.inventory import Buffer, Linear, Part, Tensor
 
 llama_like = styled()
 
@@ -44,7 +44,9 @@ def _qwen_windows(text: ConfigView) -> Windows:
     window = text.optional_integer("sliding_window") if text.flag("use_sliding_window", default=False) else None
     num_layers = text.integer("num_hidden_layers")
     num_full = min(text.integer("max_window_layers", default=num_layers, least=0), num_layers)
-    if window and 0 < num_full < num_layers:
+    if num_full == num_layers:
+        return (None,) * num_layers
+    if window and num_full:
         raise PlanError(
             "max_window_layers",
             num_full,
@@ -288,8 +290,7 @@ def _with_score(builder: Builder) -> Builder:
         built = headless(family)
         labels = len(family.root.values.get("id2label") or ()) or family.root.integer("num_labels", default=2)
         score = Tensor(name="score", role="head", shape=(labels, family.text.integer("hidden_size")), dtype="float32")
-        last = next(part for part in built.parts if part.stage == "last")
-        return replace(built, parts=(*built.parts, replace(last, modules=(score,))))
+        return replace(built, parts=(*built.parts, Part(prefix="", stage="every", modules=(score,))))
 
     return build
 

@@ -36,6 +36,7 @@ def _full_rank_delta(view: ConfigView) -> tuple[Module, ...]:
     settings, hidden = linear_settings(view), view.integer("hidden_size")
     heads, size = settings.integer("num_heads"), settings.integer("head_dim")
     width, name = heads * size, "self_attn"
+    kernel = settings.integer("short_conv_kernel_size", default=4)
     inputs = ("q_proj", "k_proj", "v_proj", "g_proj", "f_a_proj", "b_proj")
     fused = column_linear(f"{name}.in_proj_qkvgfab", hidden, width, width, width, width, size, heads, role="mamba")
     fused = replace(
@@ -44,9 +45,13 @@ def _full_rank_delta(view: ConfigView) -> tuple[Module, ...]:
         prefixes=tuple(f"{name}.{part}" for part in inputs),
         padded_to=_IN_PROJECTION_ALIGNMENT,
     )
+    decode = (
+        Buffer(name=f"{name}.decode_conv1d_weight", shape=(3, kernel, width), dtype="float32", shard_dim=2),
+        Buffer(name=f"{name}.decode_norm_weight", shape=(size,), dtype="float32"),
+    )
     low_rank = (f"{name}.in_proj_qkvgfab", f"{name}.g_a_proj", f"{name}.g_b_proj")
     rest = tuple(module for module in delta_attention(view) if module.name not in low_rank)
-    return (fused, *rest)
+    return (fused, *rest, *decode)
 
 
 def _gated_latent(view: ConfigView, shape: MlaShape) -> tuple[Module, ...]:
@@ -114,7 +119,9 @@ def build_k3_text(given: FamilyInput) -> Built:
     full = set(linear_settings(view).items("full_attn_layers") or [])
     dense = view.integer("first_k_dense_replace", default=0, least=0)
     has_residuals = view.has("attn_res_block_size")
-    latent, state = mla_cache(shape, given.vllm_minor), delta_cache(view)
+    is_bounded = linear_settings(view).has("gate_lower_bound")
+    state = replace(delta_cache(view), extra=(("checkpoints", 1),) if is_bounded else ())
+    latent = mla_cache(shape, given.vllm_minor)
     mlp: tuple[Module, ...] = gated_mlp(hidden, view.integer("intermediate_size"))
     experts, mixers = _experts(view), {True: _gated_latent(view, shape), False: _full_rank_delta(view)}
     norms = (

@@ -57,6 +57,14 @@ def build_qwen2_vl(given: FamilyInput) -> Built:
     return assemble(given, text_model(given, architecture="Qwen2ForCausalLM"), [tower])
 
 
+def build_exaone45(given: FamilyInput) -> Built:
+    """EXAONE 4.5: a tower like Qwen2.5-VL's and EXAONE 4."""
+    vision = part_of(given, "vision_config")
+    facts = qwen_encoder_facts(vision, is_qwen3=False)
+    tower = Tower(prefix="visual", modules=qwen25_vl_tower(vision), facts=facts)
+    return assemble(given, text_model(given, architecture="Exaone4ForCausalLM"), [tower])
+
+
 def build_qwen3_vl(given: FamilyInput) -> Built:
     """Qwen3-VL, dense or with experts."""
     vision = part_of(given, "vision_config")
@@ -160,7 +168,7 @@ def build_mistral3(given: FamilyInput) -> Built:
     has_bias = given.root.flag("multimodal_projector_bias", False)
     projector = (
         *norm("norm", width),
-        replicated_linear("patch_merger.merging_layer", width * merge**2, width, role="projector"),
+        *plain_linear("patch_merger.merging_layer", width * merge**2, width, has_bias=False),
         *projector_pair(width * (len(layers) if isinstance(layers, list) else 1), text, has_bias=has_bias),
     )
     facts = fixed_size_facts(vision, patch_count(vision) // merge**2)
@@ -357,6 +365,7 @@ def build_llama4(given: FamilyInput) -> Built:
 
 
 BUILDERS: dict[str, Builder] = {
+    "Exaone4_5_ForConditionalGeneration": build_exaone45,
     "Gemma3ForConditionalGeneration": build_gemma3,
     "Glm4vForConditionalGeneration": build_glm4v,
     "Glm4vMoeForConditionalGeneration": build_glm4v,

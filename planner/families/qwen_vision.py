@@ -67,13 +67,14 @@ def qwen2_vl_tower(view: ConfigView) -> tuple[Module, ...]:
 
 
 def qwen25_vl_tower(view: ConfigView) -> tuple[Module, ...]:
-    """Qwen2.5-VL's tower (and Qwen2.5-Omni's): gated MLPs and norms without bias."""
+    """Qwen2.5-VL's tower (and Qwen2.5-Omni's, and EXAONE 4.5's with grouped heads): gated MLPs and norms without bias."""
     hidden, heads = view.integer("hidden_size"), view.integer("num_heads")
     stack = EncoderStack(
         depth=view.integer("depth"),
         hidden_size=hidden,
         intermediate_size=view.integer("intermediate_size"),
         num_heads=heads,
+        num_kv_heads=view.optional_integer("num_key_value_heads", least=1),
         prefix="blocks",
         qkv="attn.qkv",
         output="attn.proj",

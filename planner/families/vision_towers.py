@@ -26,6 +26,7 @@ class EncoderStack:
     num_heads: int
     prefix: str
     head_size: int | None = None
+    num_kv_heads: int | None = None  # None: one for each query head
     qkv: str = "self_attn.qkv_proj"
     projections: tuple[str, ...] = ()
     output: str = "self_attn.out_proj"
@@ -66,16 +67,16 @@ class EncoderStack:
 
     def _attention(self) -> tuple[Linear, Linear]:
         size = self.head_size or self.hidden_size // self.num_heads
-        width = self.num_heads * size
+        width, kv_heads = self.num_heads * size, self.num_kv_heads or self.num_heads
         fused = Linear(
             name=self.qkv,
             role=self.role,
             in_features=self.hidden_size,
-            out_features=(width, width, width),
+            out_features=(width, kv_heads * size, kv_heads * size),
             parallel="qkv",
             prefixes=self.projections or (self.qkv,),
             has_bias=self.has_qkv_bias,
-            kv_heads=self.num_heads,
+            kv_heads=kv_heads,
             head_size=size,
             whole_unless_divides=self.attention_whole_unless_divides,
         )
