@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from planner.facts import PlanError
+from planner.quantization_support import PLUGINS
 from planner.versions import Version
 
 _DTYPES = {
@@ -228,6 +229,7 @@ def missing_method(name: str, version: Version) -> str | None:
         return None
     if version >= spans[0].gone:
         gone = f"{spans[0].gone.major}.{spans[0].gone.minor}"
-        return f"vLLM {release} has no quantisation method {name}: it was removed in {gone}."
+        remedy = f"Install the plug-in {PLUGINS[name]}, or take" if name in PLUGINS else "Take"
+        return f"vLLM {release} has no quantisation method {name}: it was removed in {gone}. {remedy} an older release."
     first = f"{spans[0].first.major}.{spans[0].first.minor}"
     return f"vLLM {release} has no quantisation method {name}: it came with {first}."

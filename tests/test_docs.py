@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md")])
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
-_CODE = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)+")
+_CODE = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)+")
 
 
 def text_of(page: Path) -> str:
