@@ -1,4 +1,4 @@
-"""`python -m live fetch ID [--revision R] --out DIR`: brings a Hub model's facts into a folder for --model-dir."""
+"""`python -m live`: `fetch` brings a Hub model's facts into a folder for --model-dir; `snapshot` reads a running vLLM."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import NoReturn, TextIO
 from live.hub import FetchOptions, fetch_model
 from live.hub_client import chosen_token
 from live.hub_errors import HubError
+from live.live_cli import add_snapshot_command, snapshot_text
 from live.model_folder import write_folder
 from planner.facts import PlanError
 
@@ -41,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     fetch.add_argument(
         "--timeout", type=float, default=120.0, metavar="SECONDS", help="longest time for all of it (default: 120)"
     )
+    add_snapshot_command(commands)
     return parser
 
 
@@ -70,11 +72,12 @@ def main(words: Sequence[str] | None = None, output: TextIO | None = None, error
     """The exit status: 0, or 2 with one line on `errors`."""
     output, errors = output or sys.stdout, errors or sys.stderr
     arguments = _parser().parse_args(words)
-    if not arguments.timeout > 0:
+    if arguments.command == "fetch" and not arguments.timeout > 0:
         errors.write("python -m live: --timeout must be more than 0 seconds\n")
         return _BAD_INPUT
     try:
-        output.write(_fetch(arguments, errors) + "\n")
+        text = _fetch(arguments, errors) if arguments.command == "fetch" else snapshot_text(arguments)
+        output.write(text + "\n")
     except (HubError, PlanError) as error:
         errors.write(" ".join(f"python -m live: {error.text}".split()) + "\n")
         return _BAD_INPUT

@@ -227,7 +227,10 @@ def _start_seconds(series: tuple[RawSeries, ...]) -> float | None:
 
 def _nothing(exposition: Exposition) -> MetricsReading:
     seen = "holds metrics, but none of vLLM's" if exposition.has_metrics else "is no metrics text"
-    text = f"What was read {seen}; give the address of a vLLM server, or the text that its /metrics returns."
+    text = (
+        f"What was read {seen}; give the address or the /metrics text of a vLLM server that was not started with "
+        "--disable-log-stats."
+    )
     finding = Finding(code="no-vllm-metrics", severity="warning", text=text)
     return MetricsReading(findings=(*_text_findings(exposition), finding))
 
