@@ -15,6 +15,7 @@ from planner.inventory import EncoderFacts, Module, Part, Stage
 
 # The class vLLM makes of a text config that names none (its model_type to a registry name).
 _TEXT_CLASSES = {
+    "cohere2": "Cohere2ForCausalLM",
     "deepseek_v2": "DeepseekV2ForCausalLM",
     "deepseek_v3": "DeepseekV3ForCausalLM",
     "gemma": "GemmaForCausalLM",

@@ -372,6 +372,7 @@ BUILDERS: dict[str, Builder] = {
     "Idefics3ForConditionalGeneration": build_idefics3,
     "KimiK25ForConditionalGeneration": build_kimi_vl,
     "KimiVLForConditionalGeneration": build_kimi_vl,
+    "LightOnOCRForConditionalGeneration": build_mistral3,
     "Llama4ForConditionalGeneration": build_llama4,
     "LlavaForConditionalGeneration": build_llava,
     "LlavaNextForConditionalGeneration": build_llava,

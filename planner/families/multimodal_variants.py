@@ -12,6 +12,7 @@ from planner.facts import PlanError
 from planner.families import Builder, Built, FamilyInput
 from planner.families.blocks import column_linear, norm, row_linear
 from planner.families.composite import Tower, assemble, part_of, renamed, text_model
+from planner.families.multimodal import fixed_size_facts
 from planner.families.vision_towers import (
     EncoderStack,
     clip_tower,
@@ -325,7 +326,25 @@ def _unquantised(*linears: Linear) -> tuple[Linear, ...]:
     return tuple(replace(linear, quantizable=False) for linear in linears)
 
 
+def build_cohere2_vision(given: FamilyInput) -> Built:
+    """Command A Vision: SigLIP, patches folded together, a gated projector that is never quantised, Command R7B's decoder."""
+    vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
+    folded = vision.integer("hidden_size") * given.root.integer("downsample_factor", default=2) ** 2
+    width = given.root.integer("alignment_intermediate_size", default=36864) // 2
+    projector = _unquantised(
+        column_linear("linear_1", folded, width, width, role="projector", has_bias=True),
+        row_linear("linear_2", width, text, role="projector", has_bias=True),
+    )
+    tower = siglip_tower(vision, has_last_norm=True)
+    towers = [
+        Tower(prefix="vision_tower.vision_model", modules=tower, modalities=("image",), facts=fixed_size_facts(vision)),
+        Tower(prefix="multi_modal_projector", modules=projector, modalities=("image",)),
+    ]
+    return assemble(given, renamed(text_model(given), "model.", "language_model.model."), towers)
+
+
 BUILDERS: dict[str, Builder] = {
+    "Cohere2VisionForConditionalGeneration": build_cohere2_vision,
     "DeepseekOCRForCausalLM": build_deepseek_ocr,
     "DotsOCRForCausalLM": build_dots_ocr,
     "Lfm2VlForConditionalGeneration": build_lfm2_vl,
