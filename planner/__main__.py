@@ -18,9 +18,12 @@ USAGE = f"usage: python -m planner {{{','.join(_COMMANDS)}}} ...   (--help after
 
 def main(argv: Sequence[str]) -> int:
     """The exit status of `python -m planner`: 0, or 2 with one line on stderr for bad input."""
-    if not argv or argv[0] in ("-h", "--help"):
+    if not argv:
+        sys.stderr.write(f"name a command; {USAGE}\n")
+        return 2
+    if argv[0] in ("-h", "--help"):
         sys.stdout.write(USAGE + "\n")
-        return 0 if argv else 2
+        return 0
     module = _COMMANDS.get(argv[0])
     if module is None:
         sys.stderr.write(f"{argv[0]!r} is not a command; {USAGE}\n")

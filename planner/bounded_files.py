@@ -52,7 +52,8 @@ def read_bytes(path: Path, field: str, limit_bytes: int) -> bytes:
         ) from None
 
 
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of `pairs`; a key twice is a ValueError, as readers would disagree on which of the two counts."""
     values = dict(pairs)
     if len(values) != len(pairs):
         names = [name for name, _ in pairs]
@@ -65,7 +66,7 @@ def parse_object(text: str | bytes, name: str, field: str) -> dict[str, Any]:
     """The JSON object that `text` is; broken, ambiguous or too deep JSON is a `PlanError` that says where."""
     try:
         decoded = text.decode("utf-8-sig") if isinstance(text, bytes) else text.removeprefix("\ufeff")
-        parsed = json.loads(decoded, object_pairs_hook=_refuse_duplicates)
+        parsed = json.loads(decoded, object_pairs_hook=refuse_duplicates)
     except UnicodeDecodeError:
         raise PlanError(
             field, name, f"{name} is not UTF-8 text, so it is no JSON file; give the model's config.json."
@@ -80,7 +81,8 @@ def parse_object(text: str | bytes, name: str, field: str) -> dict[str, Any]:
             field, name, f"{name} nests its objects too deeply to be a model's file; give the model's own file."
         ) from None
     except ValueError as error:  # a key twice, or a number of thousands of digits
-        raise PlanError(field, name, f"{name} cannot be used: {error}; repair or download it again.") from None
+        reason = "a number has thousands of digits" if "digits" in str(error) else str(error)
+        raise PlanError(field, name, f"{name} cannot be used: {reason}; repair or download it again.") from None
     if not isinstance(parsed, dict):
         raise PlanError(field, name, f"{name} holds no JSON object at its top; give the model's own file.")
     return parsed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
@@ -10,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from planner.bounded_files import refuse_duplicates
 from planner.facts import PlanError
 from planner.inventory import ModelDocuments
 from planner.model_catalog import catalogue_documents
@@ -61,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
         is_json = record.pop("json", False)
         result = _answer(record)
     except PlanError as error:
-        sys.stderr.write(f"{error.text}\n")
+        sys.stderr.write(" ".join(error.text.split()) + "\n")  # one line, whatever a name holds
         return 2
     sys.stdout.write(json.dumps(result) if is_json else _text(result))
     sys.stdout.write("\n")
@@ -164,15 +166,21 @@ def _batch_answer(line: bytes, number: int) -> Record:
     try:
         return _answer(_parsed(line))
     except PlanError as error:
-        value = error.value if isinstance(error.value, str | int | float | bool) else None
+        value = error.value if isinstance(error.value, str | int | bool) or _is_finite(error.value) else None
         return {"error": {"line": number, "field": error.field, "value": value, "message": error.text}}
+
+
+def _is_finite(value: object) -> bool:
+    """Whether JSON has a way to write `value`, a number: it has none for NaN and infinity."""
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def _parsed(line: bytes) -> Record:
     try:
-        record = json.loads(line)
+        record = json.loads(line, object_pairs_hook=refuse_duplicates)
     except (ValueError, RecursionError) as error:
-        raise PlanError("line", None, "The line is not a JSON object; write one request a line.") from error
+        why = f": {error}" if "stands twice" in str(error) else ""
+        raise PlanError("line", None, f"The line is not a JSON object{why}; write one request a line.") from error
     if not isinstance(record, dict):
         raise PlanError("line", None, "The line is not a JSON object; write one request a line.")
     return record

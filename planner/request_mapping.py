@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from planner.backend_names import read_attention_backend, read_moe_backend
 from planner.facts import PlanError
 from planner.request import EngineFlags, PlanRequest, SpeculativeConfig
 from planner.request_values import (
@@ -24,7 +25,13 @@ from planner.request_values import (
 from planner.units import GIB, MIB
 
 LARGEST_CONFIG_CHARACTERS = MIB
+# SpeculativeMethod of vllm/config/speculative.py in 0.8.5 to 0.33.0; beside these, all that end in mtp.
+_SPECULATIVE_METHODS = frozenset({
+    "custom_class", "dflash", "draft_model", "dspark", "eagle", "eagle3", "extract_hidden_states", "medusa",
+    "mlp_speculator", "ngram", "ngram_gpu", "suffix",
+})  # fmt: skip
 _UPLOADED = "uploaded config.json"
+MAMBA_DTYPES = ("auto", "float32", "float16", "bfloat16")  # MambaDType, vllm/config/cache.py
 
 
 def read_speculation(name: str, value: object) -> SpeculativeConfig:
@@ -35,6 +42,9 @@ def read_speculation(name: str, value: object) -> SpeculativeConfig:
         method = _method_of(read_text(f"{name}.model", model))
     if method is None:
         raise refuse(name, value, 'a method, as in {"method": "ngram", "num_speculative_tokens": 3}')
+    spoken = read_text(f"{name}.method", method).strip("[]").lower()
+    if spoken not in _SPECULATIVE_METHODS and not spoken.endswith("mtp"):
+        raise refuse(f"{name}.method", method, f"mtp or one of {', '.join(sorted(_SPECULATIVE_METHODS))}")
     tokens = settings.get("num_speculative_tokens")
     if tokens is None:
         raise refuse(name, value, "num_speculative_tokens beside the method")
@@ -43,7 +53,7 @@ def read_speculation(name: str, value: object) -> SpeculativeConfig:
         raise refuse(f"{name}.num_speculative_tokens", number, "a number from 1 to 1024")
     draft_tp = settings.get("draft_tensor_parallel_size")
     return SpeculativeConfig(
-        method=read_text(f"{name}.method", method).strip("[]").lower(),
+        method=spoken,
         num_speculative_tokens=number,
         model=None if model is None else read_text(f"{name}.model", model),
         draft_tensor_parallel_size=(
@@ -79,6 +89,13 @@ def _read_bytes(name: str, value: object) -> int:
     if size < 0:
         raise refuse(name, value, "a number of bytes, of at least 0")
     return size
+
+
+def _read_mean_length(name: str, value: object) -> int:
+    length = read_integer(name, value)
+    if length < 1:
+        raise refuse(name, value, "a number of tokens, of at least 1")
+    return length
 
 
 def _read_config(name: str, value: object) -> str:
@@ -122,12 +139,12 @@ FLAG_READERS: dict[str, Reader] = {
     "limit_mm_per_prompt": read_counts,
     "language_model_only": read_flag,
     "skip_mm_profiling": read_flag,
-    "mamba_cache_dtype": read_text,
-    "mamba_ssm_cache_dtype": read_text,
+    "mamba_cache_dtype": one_of(*MAMBA_DTYPES),
+    "mamba_ssm_cache_dtype": one_of(*MAMBA_DTYPES),
     "mamba_cache_mode": read_text,
     "performance_mode": read_text,
-    "attention_backend": read_text,
-    "moe_backend": read_text,
+    "attention_backend": read_attention_backend,
+    "moe_backend": read_moe_backend,
     "disable_sliding_window": read_flag,
 }
 
@@ -142,7 +159,7 @@ REQUEST_READERS: dict[str, Reader] = {
     "usage_context": one_of("api_server", "llm_class"),
     "model_runner": one_of("auto", "v1", "v2"),
     "compile_cache": one_of("unknown", "cold", "warm"),
-    "mean_length_tokens": read_integer,
+    "mean_length_tokens": _read_mean_length,
     "allow_long_max_model_len": read_flag,
 }
 # Other spellings of a key: (the request's field, how to read it).

@@ -34,7 +34,7 @@ def judge(request: PlanRequest, resolved: Resolved, ranks: tuple[RankPlan, ...],
         or _too_little_free(request, resolved, ranks)
         or _cache_refused(pools)
         or _weights_do_not_load(request, resolved, ranks)
-        or _fixed_pool_does_not_load(request, resolved, ranks)
+        or _fixed_pool_does_not_load(request, resolved, ranks, pools[1])
         or _pool_too_small(resolved, pools)
     )
     if stop is not None:
@@ -101,17 +101,29 @@ def _weights_do_not_load(request: PlanRequest, resolved: Resolved, ranks: tuple[
     return None
 
 
-def _fixed_pool_does_not_load(request: PlanRequest, resolved: Resolved, ranks: tuple[RankPlan, ...]) -> Verdict | None:
-    """With kv_cache_memory_bytes vLLM checks nothing: weights and pool together must simply be allocatable."""
+def _fixed_pool(resolved: Resolved, pool: KvPool) -> tuple[str, int] | None:
+    """The flag that fixes the pool's size, and that size in bytes; the number of blocks has the last word."""
+    blocks = resolved.flags.num_gpu_blocks_override
+    if blocks is not None:
+        return "num_gpu_blocks_override", blocks * pool.bytes_per_block
     given = resolved.flags.kv_cache_memory_bytes
-    if given is None:
+    return None if given is None else ("kv_cache_memory_bytes", given)
+
+
+def _fixed_pool_does_not_load(
+    request: PlanRequest, resolved: Resolved, ranks: tuple[RankPlan, ...], pool: KvPool
+) -> Verdict | None:
+    """What a user fixes vLLM does not check against the card: weights and pool together must simply be allocatable."""
+    fixed = _fixed_pool(resolved, pool)
+    if fixed is None:
         return None
+    flag, given = fixed
     for rank in ranks:
         needed = rank.weights.load.best_bytes + rank.non_torch.best_bytes + given
         free = _free_at_start(request, resolved, rank)
         if needed > free:
             reason = (
-                f"kv_cache_memory_bytes asks for {given / GIB:.2f} GiB; with the weights that is {needed / GIB:.2f} GiB, "
+                f"{flag} asks for {given / GIB:.2f} GiB; with the weights that is {needed / GIB:.2f} GiB, "
                 f"more than the {free / GIB:.2f} GiB that are free: allocating the pool runs out of memory."
             )
             return Verdict(will_start=False, reason=reason, vllm_error="torch.OutOfMemoryError: CUDA out of memory.")

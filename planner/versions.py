@@ -44,14 +44,17 @@ class Era(Enum):
 
 
 NEWEST = "0.33.0"
-_PATTERN = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+|x))?")
+# A number with what builds append: "0.11.0rc2", "0.33.0.dev12+g1a2b3c", "0.32.0+cu130".
+_PATTERN = re.compile(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}|x))?(?:[-.]?[a-z]+\d*)*(?:\+[\w.]+)?", re.ASCII)
 
 
 def parse_version(text: str) -> Version:
     """The release that `text` names ("0.19", "v0.11.0rc2"); raises `PlanError` for anything else."""
-    match = _PATTERN.match(text.strip())
+    match = _PATTERN.fullmatch(text.strip())
     if match is None:
-        raise PlanError("vllm_version", text, f"vllm_version {text!r} is not a release number; write one like 0.33.0.")
+        raise PlanError(
+            "vllm_version", text, f"vllm_version {text!r:.40} is not a release number; write one like 0.33.0."
+        )
     patch = match[3]
     return Version(int(match[1]), int(match[2]), int(patch) if patch and patch != "x" else 0)
 

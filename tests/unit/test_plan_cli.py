@@ -75,6 +75,8 @@ def test_the_text_tells_the_verdict_and_the_command(capsys):
         (["plan", "--batch", "nowhere.jsonl"], "nowhere.jsonl"),
         (["plan", "--batch", "x.jsonl", "--gpu", "L4"], "batch"),
         (["planet"], "planet"),
+        ([], "command"),
+        (["plan", "--config", "no\nsuch.json", "--gpu", "L4"], "no such.json does not exist"),
     ],
 )
 def test_bad_input_is_one_line_on_stderr_and_status_2(capsys, argv, word):
@@ -120,3 +122,23 @@ def test_a_config_file_and_a_folder_give_the_same_plan(capsys, tmp_path):
     _, by_folder, _ = run(capsys, "plan", "--model-dir", str(tmp_path), "--gpu", "L4", "--json")
 
     assert json.loads(by_file)["parameter_bytes"] == json.loads(by_folder)["parameter_bytes"] > 0
+
+
+def test_a_batch_line_that_json_readers_disagree_on_is_answered_in_plain_json(capsys, tmp_path):
+    file = tmp_path / "requests.jsonl"
+    file.write_text('{"model": "Qwen/Qwen3-8B", "gpu": "L4", "gpu": "T4"}\n{"model": NaN}\n')
+
+    _, out, _ = run(capsys, "plan", "--batch", str(file))
+
+    twice, nan = (json.loads(line, parse_constant=pytest.fail)["error"] for line in out.splitlines())
+    assert "stands twice" in twice["message"]
+    assert nan["value"] is None
+
+
+@pytest.mark.parametrize("flag", ["--num-gpu-blocks-override=100000", "--kv-cache-memory-bytes=200G"])
+def test_a_fixed_pool_larger_than_the_card_does_not_start(capsys, flag):
+    _, out, _ = run(capsys, *LLAMA, flag, "--json")
+
+    answer = json.loads(out)
+    assert answer["will_start"] is False
+    assert flag[2:].split("=")[0].replace("-", "_") in answer["reason"]

@@ -8,6 +8,7 @@ from planner.facts import PlanError
 from planner.request import EngineFlags, PlanRequest, SpeculativeConfig
 from planner.request_values import read_counts, read_flag, read_integer, read_length
 from planner.units import GIB
+from planner.versions import parse_version
 
 
 def test_a_batch_line_is_read() -> None:
@@ -50,6 +51,15 @@ def test_a_batch_line_is_read() -> None:
         ({"model": "m", "usage_context": "chat"}, "usage_context", "llm_class"),
         ({"model": "m", "speculative_config": {"num_speculative_tokens": 2}}, "speculative_config", "method"),
         ({"model": "m", "speculative_config": {"method": "mtp"}}, "speculative_config", "num_speculative_tokens"),
+        (
+            {"model": "m", "speculative_config": {"method": "magic", "num_speculative_tokens": 2}},
+            "speculative_config.method",
+            "eagle3",
+        ),
+        ({"model": "m", "mean_length_tokens": 0}, "mean_length_tokens", "at least 1"),
+        ({"model": "m", "attention_backend": "NOPE"}, "attention_backend", "FLASH_ATTN"),
+        ({"model": "m", "moe_backend": "nope"}, "moe_backend", "cutlass"),
+        ({"model": "m", "mamba_cache_dtype": "int4"}, "mamba_cache_dtype", "float32"),
         ({"model": "m", "speculative_config": "{"}, "speculative_config", "JSON object"),
         ({"model": "m", "limit_mm_per_prompt": {"image": -1}}, "limit_mm_per_prompt", "at least 0"),
         ({"model": "m", "cudagraph_capture_sizes": "1,x"}, "cudagraph_capture_sizes", "whole number"),
@@ -120,3 +130,29 @@ def test_a_damaged_link_is_refused_by_name(query: dict[str, str], field: str) ->
         PlanRequest.from_query(query)
 
     assert refusal.value.field == field
+
+
+@pytest.mark.parametrize(("written", "read"), [("flash_attn", "FLASH_ATTN"), ("auto", None)])
+def test_an_attention_backend_is_read_as_vllm_reads_it(written: str, read: str | None) -> None:
+    request = PlanRequest.from_mapping({"model": "m", "attention_backend": written})
+
+    assert request.flags.attention_backend == read
+
+
+def test_a_moe_backend_is_read_as_vllm_reads_it() -> None:
+    request = PlanRequest.from_mapping({"model": "m", "moe_backend": "Deep-GEMM"})
+
+    assert request.flags.moe_backend == "deep_gemm"
+
+
+@pytest.mark.parametrize("text", ["0.33.0", "v0.33", "0.11.0rc2", "0.33.0.dev12+g1a2b3c", "0.32.0+cu130", "0.19.x"])
+def test_a_release_is_read_with_what_builds_append(text: str) -> None:
+    assert parse_version(text).minor in (11, 19, 32, 33)
+
+
+@pytest.mark.parametrize("text", ["latest", "0.33.0; rm", "33", "9" * 5000 + ".1", "0.33.0 or so"])
+def test_what_is_no_release_is_refused_in_a_short_sentence(text: str) -> None:
+    with pytest.raises(PlanError, match="release number") as refusal:
+        parse_version(text)
+
+    assert len(refusal.value.text) < 150
