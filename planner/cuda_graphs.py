@@ -14,7 +14,7 @@ from planner.units import GIB
 from planner.versions import Era, Version
 
 _FIRST_ESTIMATE = Version(0, 20, 0)  # VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS: off in 0.19.0's envs.py, on in 0.20.0's
-_FIRST_V2_ESTIMATE = Version(0, 28, 0)  # 0.27.1's V2 runner returns 0 (profile_cudagraph_memory), 0.31's measures
+_FIRST_V2_ESTIMATE = Version(0, 29, 0)  # 0.28.0's V2 runner returns 0 (profile_cudagraph_memory), 0.29.0's measures
 _FIRST_ROCM_ESTIMATE = Version(0, 27, 0)  # 0.23 skips ROCm, 0.27.1 includes it
 
 
@@ -41,7 +41,7 @@ _ACTUAL = _Rule(
 
 
 def charged(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
-    """The bytes that vLLM subtracts from the budget for graphs: its own estimate from 0.21 on, nothing before."""
+    """The bytes that vLLM subtracts from the budget for graphs: its own estimate from 0.20 on, nothing before."""
     why = _why_nothing(resolved)
     if why is not None:
         return Estimate.exact(0, Basis(kind="read", note=why), why)
@@ -50,10 +50,11 @@ def charged(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
     graphs, terms = _linear(model, resolved, pp_rank, _ESTIMATE)
     best = int(max(constants.SMALLEST_GRAPH_GIB, graphs * (constants.V2_ESTIMATE_FACTOR if is_v2 else 1.0)) * GIB)
     width = constants.V2_ESTIMATE_HALF_WIDTH if is_v2 else constants.ESTIMATE_HALF_WIDTH
+    experts = _dearer_experts_bytes(model, resolved, pp_rank)
     return Estimate(
         best_bytes=best + transient,
         low_bytes=int(best * (1 - width)),
-        high_bytes=int(best * (1 + width)) + 2 * transient,
+        high_bytes=int(best * (1 + width)) + experts + 2 * transient,
         basis=Basis(
             kind="measured", note="fitted to vLLM's printed estimates, 0.19 to 0.24 (21 models), one GDN report"
         ),
@@ -87,7 +88,7 @@ def _why_nothing(resolved: Resolved) -> str | None:
     if not _captures(resolved):
         return "no CUDA graphs are captured"
     if resolved.runner == "v2" and resolved.version < _FIRST_V2_ESTIMATE:
-        return "the V2 runner before 0.28 estimates no graph memory"
+        return "the V2 runner before 0.29 estimates no graph memory"
     if resolved.gpu.vendor == "AMD" and resolved.version < _FIRST_ROCM_ESTIMATE:
         return "before 0.27 vLLM makes no estimate on ROCm"
     return None
@@ -119,6 +120,13 @@ def _num_graphs(resolved: Resolved) -> int:
     num_full = sum(size <= longest_decode for size in resolved.capture_sizes)
     num_piecewise = len(resolved.capture_sizes) if "PIECEWISE" in resolved.cudagraph_mode else 0
     return num_piecewise + (num_full if "FULL" in resolved.cudagraph_mode else 0)
+
+
+def _dearer_experts_bytes(model: ModelFacts, resolved: Resolved, pp_rank: int) -> int:
+    """What the experts' tensors of the largest size may take beyond the best value: models of one size lie far apart."""
+    _, num_moe = _layer_counts(model, resolved, pp_rank)
+    dearer = constants.ESTIMATE_PER_MOE_LAYER_HIGH_GIB - constants.ESTIMATE_PER_MOE_LAYER_GIB
+    return int(num_moe * dearer * max(resolved.capture_sizes) / constants.GRAPH_REFERENCE_TOKENS * GIB)
 
 
 def _layer_counts(model: ModelFacts, resolved: Resolved, pp_rank: int) -> tuple[int, int]:

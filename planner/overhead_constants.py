@@ -124,14 +124,16 @@ NON_TORCH_UNIFIED_028 = Constant(best=0.50, low=0.00, high=3.50, source="GB10 po
 
 GRAPH_REFERENCE_COUNT = 102  # 51 PIECEWISE and 51 FULL graphs: the default with 1024 sequences
 GRAPH_REFERENCE_TOKENS = 512
-# vLLM's own estimate, V1 runner: dense models of 0.19-0.24 (8 to 80 layers) within 20 %, MoE 24 to 27 layers apart.
+# vLLM's own estimate, V1 runner: dense models of 0.19-0.24 (8 to 80 layers) within 20 %. MoE models differ: Gemma-4-26B-A4B
+# (L40S, 0.25) and Qwen3-Coder-30B (4 x L40S, 0.24) charge nothing for their experts, hybrids and older ones 0.03 GiB a layer.
 ESTIMATE_BASE_GIB = -0.12
 ESTIMATE_PER_LAYER_GIB = 0.0105
 ESTIMATE_PER_THOUSAND_HIDDEN_GIB = 0.126
-ESTIMATE_PER_MOE_LAYER_GIB = 0.028
+ESTIMATE_PER_MOE_LAYER_GIB = 0.010
+ESTIMATE_PER_MOE_LAYER_HIGH_GIB = 0.030
 ESTIMATE_HALF_WIDTH = 0.40
 V2_ESTIMATE_FACTOR = (
-    0.6  # 0.28 on: 0.43 GiB for Llama-3.1-8B (A100), under 0.27 for Gemma-4-E4B (L4), GB10 (4 models) above
+    0.6  # 0.29 on: 0.43 GiB for Llama-3.1-8B (A100), 0.69 for Qwen3.8-27B (96 GB Blackwell), GB10 (4 models) above
 )
 V2_ESTIMATE_HALF_WIDTH = 0.75
 # In 0.26 the estimate of a GDN hybrid holds a transient per batched token (one report, two releases compared).

@@ -152,6 +152,21 @@ def test_graphs_are_charged_from_020_on() -> None:
     assert overhead.cuda_graphs(model, after, 0).best_bytes / GIB == pytest.approx(0.84, abs=0.15)
 
 
+def test_the_v2_runner_charges_graphs_from_029_on() -> None:
+    for version, is_charged in (("0.28.0", False), ("0.29.0", True)):
+        model, resolved = _case("Qwen/Qwen3-14B", version, gpu="L40S")
+        assert resolved.runner == "v2"
+        assert (overhead.cuda_graphs(model, resolved, 0).best_bytes > 0) is is_charged
+
+
+def test_experts_widen_the_graph_estimate_upwards() -> None:
+    model, resolved = _case("google/gemma-4-26B-A4B-it", "0.25.1", gpu="L40S")
+    charge = overhead.cuda_graphs(model, resolved, 0)
+
+    assert charge.best_bytes / GIB == pytest.approx(0.66, abs=0.2)  # as printed
+    assert charge.high_bytes - charge.best_bytes > 1.5 * (charge.best_bytes - charge.low_bytes)
+
+
 def test_the_sampler_may_be_flashinfers_up_to_011_only() -> None:
     for version, may_be in (("0.10.0", True), ("0.11.0", True), ("0.12.0", False), ("0.13.0", False)):
         _, resolved = _case("meta-llama/Llama-3.2-1B", version)
