@@ -221,9 +221,7 @@ class Recording:
 
     def marks(self, start_ms: int = 0, end_ms: int = _FOREVER_MS) -> tuple[Mark, ...]:
         """The marks of `[start_ms, end_ms)` in time's order, the last 10,000 at most."""
-        statement = (
-            "SELECT time_ms, kind, text FROM mark WHERE time_ms >= ? AND time_ms < ? ORDER BY time_ms DESC LIMIT 10000"
-        )
+        statement = "SELECT time_ms, kind, text FROM mark WHERE time_ms >= ? AND time_ms < ? ORDER BY time_ms DESC, mark_id DESC LIMIT 10000"
         with self._reading() as connection:
             rows = connection.execute(statement, (start_ms, end_ms)).fetchall()
             return tuple(Mark(time_ms=int(row[0]), kind=str(row[1]), text=str(row[2])) for row in reversed(rows))
