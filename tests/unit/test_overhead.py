@@ -121,7 +121,10 @@ def test_non_torch_on_hopper_equals_the_logged_one(ranks: int, logged_gib: float
 
 @pytest.mark.parametrize(
     ("model_id", "logged_gib"),
-    [("ibm-granite/granite-3.1-2b-instruct", 0.46), ("ibm-granite/granite-vision-3.3-2b", 0.25)],  # 49,155 and 49,156 wide
+    [
+        ("ibm-granite/granite-3.1-2b-instruct", 0.46),
+        ("ibm-granite/granite-vision-3.3-2b", 0.25),
+    ],  # 49,155 and 49,156 wide
 )
 def test_rows_of_logits_off_16_bytes_reserve_local_memory(model_id: str, logged_gib: float) -> None:
     model, resolved = _case(model_id, "0.19.0")
