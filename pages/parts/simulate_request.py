@@ -118,6 +118,7 @@ class SimulationInput:
 
 
 FIRST = SimulationInput()
+_NAMES = frozenset(field.name for field in fields(SimulationInput))
 # Where each workload starts, as far as it differs from the first lesson.
 _STARTS: dict[str, dict[str, Any]] = {
     DRAWN: {
@@ -172,7 +173,7 @@ def from_link(text: str, start: SimulationInput) -> tuple[SimulationInput, int]:
         name, _, value = part.partition(_INSIDE)
         if name == "step":
             step = _number(name, value, int)
-        elif not hasattr(start, name) or name == "workload":
+        elif name not in _NAMES or name == "workload":
             raise PlanError("sim", name[:40], f"The link's simulation has no field {name[:40]}.")
         else:
             found[name] = _value(name, value, getattr(FIRST, name))

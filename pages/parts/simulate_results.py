@@ -182,7 +182,7 @@ def _lesson() -> None:
             st.button(
                 f"{number} · {stop.title}",
                 key=key(f"lesson_{number}"),
-                type="primary" if stop is shown else "secondary",
+                icon=":material/visibility:" if stop is shown else None,
                 on_click=simulate_state.jump,
                 args=(stop.step,),
                 help=f"Go to step {stop.step}",

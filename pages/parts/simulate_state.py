@@ -149,8 +149,8 @@ def held_trace() -> Trace | None:
 
 def table_start() -> tuple[TableRow, ...]:
     """The rows that the table's editor starts from."""
-    rows: tuple[TableRow, ...] = value("rows_at_start") or FIRST.rows
-    return rows
+    rows: tuple[TableRow, ...] | None = value("rows_at_start")
+    return FIRST.rows if rows is None else rows
 
 
 def plan_now() -> Plan | None:

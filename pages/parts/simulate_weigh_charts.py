@@ -40,9 +40,9 @@ def use_by_concurrency(points: Sequence[ConcurrencyPoint]) -> go.Figure:
     for place, (policy, _) in enumerate(points[0].contiguous if points else ()):
         fractions = [point.contiguous[place][1] for point in points]
         figure.add_trace(_use(POLICY_WORDS[policy], limits, fractions, _LOOKS[place], running))
-    for level, text in (
-        (CLAIM_PAGED, "the claim with paging: over 95 %"),
-        (CLAIM_BEFORE, "the claim before: under 60 %"),
+    for level, side, text in (
+        (CLAIM_PAGED, "top", "the claim with paging: over 95 %"),
+        (CLAIM_BEFORE, "bottom", "the claim before: under 60 %"),
     ):
         figure.add_hline(y=level, line_width=1, line_dash="dot", line_color=INK)
         figure.add_annotation(x=0, xref="paper", y=level, yanchor=side, xanchor="left", text=text, showarrow=False)

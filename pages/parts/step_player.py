@@ -212,7 +212,7 @@ def _contents(timeline: Timeline, owners: U32, indices: U32) -> U32:
     found = np.zeros(len(owners), np.uint32)
     order = np.argsort(owners, kind="stable")
     names, starts = np.unique(owners[order], return_index=True)
-    for owner, blocks in zip(names, np.split(order, starts[1:]), strict=True):
+    for owner, blocks in zip(names, np.split(order, starts[1:]) if len(names) else (), strict=True):
         numbers = np.array(timeline.content_numbers(int(owner) - 1), np.uint32) if owner else found[:0]
         known = blocks[indices[blocks] < len(numbers)]
         found[known] = numbers[indices[known]]
