@@ -32,6 +32,8 @@ _BEGINNING = re.compile(r"(?<!\S)(?=#\s*(?:HELP|TYPE)\s|(?:ray_)?vllm:[a-z0-9_]+
 _SECOND_COMMENT = re.compile(r"\S\s+#\s*(?:HELP|TYPE)\s")
 _FIRST_OWN = re.compile(r"(?:ray_)?vllm:[a-z0-9_]+[{\s]")
 _HEAD_AND_VALUE = re.compile(r'([a-zA-Z_:][\w:]*(?:\{[^"}]*(?:"(?:[^"\\]|\\.)*"[^"}]*)*\})?)\s+(\S+)')
+_WRITTEN_LINE_END = re.compile(r"\\n(?=\s*(?:#|(?:ray_)?vllm[:_]|$))")  # of a text pasted as a quoted string
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _PLAIN_VALUE = re.compile(r"[+-]?\d{1,300}(?:\.\d+)?(?:[eE][+-]?\d{1,4})?|[+-]?Inf|NaN")
 _WHOLE_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"(?=\s*[,}])')
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "\u00a0": " "})
@@ -100,7 +102,7 @@ def _parsed_line(line: str) -> RawSeries | None:
         samples = [sample for family in text_string_to_metric_families(line) for sample in family.samples]
     except (ValueError, IndexError):
         return None
-    if len(samples) != 1:
+    if len(samples) != 1 or not _NAME.fullmatch(samples[0].name):  # the parser lets any text stand before the brace
         return None
     try:
         value = float(samples[0].value)
@@ -178,7 +180,7 @@ def _has_lost_digits(last_line: str, lines: list[str]) -> bool:
 def read_exposition(text: str) -> Exposition:
     """The series of vLLM (and the process's start) in `text`; never raises."""
     if text.count("\n") <= 1 and "\\n" in text:
-        text = text.replace("\\n", "\n")
+        text = _WRITTEN_LINE_END.sub("\n", text)
     lines = [line.strip() for line in text.split("\n")]
     has_cut_end = bool(lines[-1])
     interesting = [line for line in lines if any(word in line for word in _INTERESTING)]
