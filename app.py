@@ -1,4 +1,4 @@
-"""Starts and stops the process: the Streamlit application, its health route and a timed garbage collection."""
+"""Starts and stops the process: the Streamlit application, its health route, the recorders and a timed garbage collection."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from live.monitor import start_process_monitor, stop_process_monitor
 
 COLLECTION_INTERVAL_SECONDS = 60.0
 
@@ -56,12 +58,14 @@ async def _collect_garbage() -> None:
 @contextlib.asynccontextmanager
 async def _lifespan(_app: st.App) -> AsyncIterator[None]:
     task = asyncio.create_task(_collect_garbage())
+    await asyncio.to_thread(start_process_monitor)
     try:
         yield
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+        await asyncio.to_thread(stop_process_monitor)
 
 
 async def _healthz(_request: Request) -> PlainTextResponse:

@@ -15,7 +15,7 @@ from live.recording_schema import RecordingError
 from live.sample_codec import encode, stamped
 from live.samples import EngineSnapshot, fell_back
 from live.store import Store
-from live.watched import FAILED, NOT_AN_ENGINE, OK, STALLED, STARTING, STOPPED, Source, SourceError, WatchStatus
+from live.watched import FAILED, NOT_VLLM, OK, STALLED, STARTING, STOPPED, Source, SourceError, WatchStatus
 
 _LARGEST_DRIFT_MS = 2000  # the wall clock ahead of the counted time by more: the machine slept, or was set
 _STALLED_SECONDS = 10.0
@@ -125,7 +125,7 @@ class Recorder:
             return self._failed(FAILED, f"Reading {self._source.address} failed ({type(error).__name__}); see the log.")
         if not snapshot.engines:
             text = f"{self._source.address} answers, but exports no vLLM metrics; check the port and the path."
-            return self._failed(NOT_AN_ENGINE, text)
+            return self._failed(NOT_VLLM, text)
         return self._good(snapshot, self._all_extras())
 
     def _all_extras(self) -> Extras:

@@ -11,7 +11,7 @@ from live.samples import EngineSnapshot
 
 STARTING = "starting"
 OK = "ok"
-NOT_AN_ENGINE = "not_an_engine"
+NOT_VLLM = "not_vllm"
 FAILED = "failed"
 STALLED = "stalled"
 STOPPED = "stopped"

@@ -136,7 +136,7 @@ def test_the_last_good_snapshot_stays_during_a_failure(bench):
 
 
 def test_a_server_without_vllm_metrics_is_named(bench):
-    assert bench.play(replace(snapshot(), engines=())) == ["not_an_engine"]
+    assert bench.play(replace(snapshot(), engines=())) == ["not_vllm"]
 
 
 def test_an_unforeseen_error_does_not_end_the_recording(bench):
