@@ -224,7 +224,9 @@ def _fixed_pools(failing: Plan) -> Iterator[_Attempt]:
     if given is None:
         return
     spare = min(line.estimate.best_bytes for rank in failing.ranks for line in rank.lines if line.name == "unreserved")
-    gib = (given + spare) // GIB if spare < 0 else div_ceil(failing.pool.needed_bytes + failing.pool.bytes_per_block, GIB)
+    gib = (
+        (given + spare) // GIB if spare < 0 else div_ceil(failing.pool.needed_bytes + failing.pool.bytes_per_block, GIB)
+    )
     if gib > 0:
         text = f"--kv-cache-memory-bytes {gib * GIB} ({gib} GiB instead of {given / GIB:.2f})"
         yield _Attempt(flag="kv_cache_memory_bytes", value=gib * GIB, cost=0.8, text=text)

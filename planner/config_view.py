@@ -85,6 +85,13 @@ class ConfigView:
             raise self._refuse(name, value, "a list")
         return value
 
+    def integers(self, name: str) -> list[int] | None:
+        """`name` as a list of whole numbers, or None."""
+        values = self.items(name)
+        if values is not None and any(isinstance(value, bool) or not isinstance(value, int) for value in values):
+            raise self._refuse(name, values, "a list of whole numbers")
+        return values
+
     def section(self, name: str) -> ConfigView | None:
         """The object `name` as a view of its own, or None."""
         value = self.values.get(name)

@@ -69,6 +69,7 @@ def read_model(documents: ModelDocuments, *, quantization: str | None = None, vl
         vllm_minor=vllm_minor,
     )
     built, family_findings = _build(family, documents)
+    _check_heads(read.text, built)
     dtype, dtype_findings = _dtype(read, documents)
     length, length_findings = _max_position(read, documents)
     text = read.text
@@ -217,6 +218,15 @@ def _check_counts(section: Mapping[str, Any], path: str) -> None:
             raise PlanError(
                 field, value, f"config.json: {field} {value:.6g} is more than any model has; check the file."
             )
+
+
+def _check_heads(text: ConfigView, built: Built) -> None:
+    """Refuse more heads than the model is wide: a head of no size keeps no cache and fits nothing."""
+    caches = (cache for layer in built.layers for cache in layer.caches if cache.num_kv_heads)
+    if any(cache.head_size == 0 for cache in caches):
+        heads = text.values.get("num_attention_heads")
+        sentence = f"config.json: {text.path}num_attention_heads is {heads!r:.40}, more than hidden_size; correct one of the two."
+        raise PlanError(f"{text.path}num_attention_heads", heads, sentence)
 
 
 def _widest(built: Built, text: ConfigView) -> int:

@@ -16,7 +16,7 @@ from planner.budget import card_of
 from planner.defaults import Resolved, resolve
 from planner.facts import PlanError
 from planner.inventory import ModelFacts
-from planner.request import PlanRequest
+from planner.request import EngineFlags, PlanRequest
 
 Bytes = NDArray[np.int64]
 
@@ -49,43 +49,43 @@ def sweep(
 ) -> tuple[SweepSlice, ...]:
     """One slice per `(tensor_parallel_size, kv_cache_dtype)` of `variants`, each over every utilisation and length."""
     return tuple(
-        _slice(request, model, tp=tp, kv_cache_dtype=dtype, utilizations=utilizations, max_model_lens=max_model_lens)
-        for tp, dtype in variants
+        _slice(_varied(request, variant, utilizations[0], max(max_model_lens)), model, utilizations, max_model_lens)
+        for variant in variants
     )
 
 
-def _slice(
-    request: PlanRequest,
-    model: ModelFacts,
-    *,
-    tp: int,
-    kv_cache_dtype: str,
-    utilizations: tuple[float, ...],
-    max_model_lens: tuple[int, ...],
-) -> SweepSlice:
+def _varied(request: PlanRequest, variant: tuple[int, str], utilization: float, max_model_len: int) -> PlanRequest:
+    tp, kv_cache_dtype = variant
     flags = replace(
         request.flags,
         tensor_parallel_size=tp,
         kv_cache_dtype=kv_cache_dtype,
-        max_model_len=max(max_model_lens),
-        gpu_memory_utilization=utilizations[0],
+        max_model_len=max_model_len,
+        gpu_memory_utilization=utilization,
     )
+    return replace(request, flags=flags)
+
+
+def _slice(
+    request: PlanRequest, model: ModelFacts, utilizations: tuple[float, ...], max_model_lens: tuple[int, ...]
+) -> SweepSlice:
+    flags = request.flags
     try:
-        resolved = resolve(replace(request, flags=flags), model, card_of(request))
+        resolved = resolve(request, model, card_of(request))
         available = _available_bytes(model, resolved, utilizations)  # where a size that TP cannot cut shows
     except PlanError as error:
-        return _refused(tp, kv_cache_dtype, error.text)
+        return _refused(flags, error.text)
     refusal = next((finding.text for finding in resolved.findings if finding.severity == "refusal"), None)
     if refusal is not None:
-        return _refused(tp, kv_cache_dtype, refusal)
+        return _refused(flags, refusal)
     layout = kv_cache.layout(model, resolved)
     num_blocks = _num_blocks(layout, available)
     concurrency = np.array(
         [[kv_cache.max_concurrency(layout, 1, length) for length in max_model_lens]], dtype=np.float64
     )
     return SweepSlice(
-        tensor_parallel_size=tp,
-        kv_cache_dtype=kv_cache_dtype,
+        tensor_parallel_size=flags.tensor_parallel_size,
+        kv_cache_dtype=flags.kv_cache_dtype,
         refusal=None,
         utilizations=utilizations,
         max_model_lens=max_model_lens,
@@ -96,11 +96,11 @@ def _slice(
     )
 
 
-def _refused(tp: int, kv_cache_dtype: str, text: str) -> SweepSlice:
+def _refused(flags: EngineFlags, text: str) -> SweepSlice:
     nothing = np.zeros(0, dtype=np.int64)
     return SweepSlice(
-        tensor_parallel_size=tp,
-        kv_cache_dtype=kv_cache_dtype,
+        tensor_parallel_size=flags.tensor_parallel_size,
+        kv_cache_dtype=flags.kv_cache_dtype,
         refusal=text,
         pool_bytes=nothing,
         num_blocks=nothing,

@@ -52,12 +52,15 @@ def _kinds(view: ConfigView, name: str, known: tuple[str, ...]) -> list[str]:
 
 
 def _granite_mamba(view: ConfigView) -> Mamba2Shape:
-    hidden = view.integer("hidden_size")
-    inner = view.integer("mamba_expand", default=2) * hidden
+    return _mamba2(view, view.integer("mamba_expand", default=2) * view.integer("hidden_size"))
+
+
+def _mamba2(view: ConfigView, inner: int) -> Mamba2Shape:
+    """The state layer of `inner` channels that Granite, Bamba and Falcon-H1 describe with the same keys."""
     heads = view.integer("mamba_n_heads", default=128)
     size = view.values.get("mamba_d_head")
     return Mamba2Shape(
-        hidden_size=hidden,
+        hidden_size=view.integer("hidden_size"),
         num_heads=heads,
         head_size=inner // heads if size in (None, "auto") else view.integer("mamba_d_head"),
         state_size=view.integer("mamba_d_state", default=256),
@@ -135,7 +138,7 @@ def build_bamba(given: FamilyInput) -> Built:
     """A Bamba model."""
     view = given.text
     hidden = view.integer("hidden_size")
-    attention_layers = set(view.items("attn_layer_indices") or [])
+    attention_layers = set(view.integers("attn_layer_indices") or [])
     mamba, cache = _granite_mamba(view), _attention_cache(view)
     share = view.number("attn_rotary_emb", 64) / cache.head_size
     settings = dict(rope_parameters(view)) | {"partial_rotary_factor": share}
@@ -168,23 +171,9 @@ def build_bamba(given: FamilyInput) -> Built:
 
 
 def _falcon_mamba(view: ConfigView) -> Mamba2Shape:
-    hidden = view.integer("hidden_size")
-    expanded = int(view.number("mamba_expand", 2) * hidden)
+    expanded = int(view.number("mamba_expand", 2) * view.integer("hidden_size"))
     inner = view.integer("mamba_d_ssm", default=expanded if "mamba_d_ssm" in view.values else 1024)
-    heads = view.integer("mamba_n_heads", default=128)
-    size = view.values.get("mamba_d_head")
-    return Mamba2Shape(
-        hidden_size=hidden,
-        num_heads=heads,
-        head_size=inner // heads if size in (None, "auto") else view.integer("mamba_d_head"),
-        state_size=view.integer("mamba_d_state", default=256),
-        num_groups=view.integer("mamba_n_groups", default=1),
-        conv_kernel=view.integer("mamba_d_conv", default=4),
-        intermediate_size=inner,
-        has_conv_bias=view.flag("mamba_conv_bias", True),
-        has_bias=view.flag("mamba_proj_bias", False),
-        has_norm=view.flag("mamba_rms_norm", False),
-    )
+    return replace(_mamba2(view, inner), has_norm=view.flag("mamba_rms_norm", False))
 
 
 def build_falcon_h1(given: FamilyInput) -> Built:

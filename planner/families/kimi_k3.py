@@ -116,7 +116,7 @@ def build_k3_text(given: FamilyInput) -> Built:
     """The language model of Kimi-K3."""
     view = given.text
     hidden, shape = view.integer("hidden_size"), mla_shape(view)
-    full = set(linear_settings(view).items("full_attn_layers") or [])
+    full = set(linear_settings(view).integers("full_attn_layers") or [])
     dense = view.integer("first_k_dense_replace", default=0, least=0)
     has_residuals = view.has("attn_res_block_size")
     is_bounded = linear_settings(view).has("gate_lower_bound")

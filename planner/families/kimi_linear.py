@@ -87,7 +87,7 @@ def build_kimi_linear(given: FamilyInput) -> Built:
     """A Kimi-Linear language model."""
     view = given.text
     hidden, shape = view.integer("hidden_size"), mla_shape(view)
-    full = set(linear_settings(view).items("full_attn_layers") or [])
+    full = set(linear_settings(view).integers("full_attn_layers") or [])
     dense = view.integer("first_k_dense_replace", default=0, least=0)
     latent, state = mla_cache(shape, given.vllm_minor), delta_cache(view)
     unit = Buffer(name="self_attn.one_scale", shape=(1,), dtype="float32")  # this class's own, beside the four scales

@@ -87,9 +87,9 @@ def _zamba_kinds(view: ConfigView) -> list[str]:
     num_layers = view.integer("num_hidden_layers")
     kinds = view.items("layers_block_type")
     if kinds is None:
-        hybrid = set(view.items("hybrid_layer_ids") or [])
+        hybrid = set(view.integers("hybrid_layer_ids") or [])
         kinds = ["hybrid" if index in hybrid else "mamba" for index in range(num_layers)]
-    if len(kinds) < num_layers or not set(kinds) <= {"hybrid", "mamba"}:
+    if len(kinds) < num_layers or any(kind not in ("hybrid", "mamba") for kind in kinds):
         raise PlanError(
             "layers_block_type", kinds, "config.json: layers_block_type must name hybrid or mamba for each layer."
         )

@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from planner.answer import RankWeights
 from planner.facts import PlanError
 from planner.model_config import read_model
+from planner.plan_json import to_json
+from planner.planning import answer
+from planner.request import PlanRequest
 from planner.weights import rank_weights
 
 MODELS = sorted(CATALOGUE.glob("*.json"))
@@ -84,3 +87,41 @@ def test_a_text_that_is_no_config_is_refused_in_one_sentence(text: str) -> None:
         read_model(make_documents({}, config_json=text))
 
     assert "\n" not in str(caught.value)
+
+
+def _written(config: dict[str, Any], release: str) -> str:
+    """The answer as strict JSON, or the refusal's sentence."""
+    request = PlanRequest(model_id="m", gpu="H100 80GB SXM", vllm_version=release)
+    try:
+        return json.dumps(to_json(*answer(request, make_documents(config))), allow_nan=False)
+    except PlanError as error:
+        return error.text
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(config=_broken_configs(), release=st.sampled_from(["0.6.6", "0.11.0", "0.19.0", "0.33.0"]))
+def test_a_config_ends_in_a_plan_or_in_one_sentence(config: dict[str, Any], release: str) -> None:
+    written = _written(config, release)
+
+    assert "\n" not in written
+
+
+@pytest.mark.parametrize(
+    ("model", "path", "value", "said"),
+    [
+        ("ibm-granite--granite-4.0-h-tiny", ("num_attention_heads",), 10**12, "more than hidden_size"),
+        (
+            "moonshotai--Kimi-K3",
+            ("text_config", "linear_attn_config", "full_attn_layers"),
+            [{}],
+            "a list of whole numbers",
+        ),
+    ],
+)
+def test_nonsense_in_hybrids_is_refused_by_name(model: str, path: tuple[str, ...], value: object, said: str) -> None:
+    config = _replaced(_config(CATALOGUE / f"{model}.json"), path, value, drop=False)
+
+    with pytest.raises(PlanError, match=said) as refusal:
+        answer(PlanRequest(model_id="m", gpu="H100 80GB SXM"), make_documents(config))
+
+    assert refusal.value.field == ".".join(path)
