@@ -74,11 +74,6 @@ def _drop_essentials(values: dict[str, Any], config: Mapping[str, Any], names: M
         values.pop(key, None)
 
 
-def has_defaults(model_type: str) -> bool:
-    """Whether the engine has a config class of this model_type."""
-    return model_type in _models()
-
-
 def defaulted_sizes(part: Mapping[str, Any], model_type: str) -> tuple[str, ...]:
     """The essential sizes that a config part leaves to its class, for the reader to know."""
     entry = _models().get(model_type, {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from planner.dtype_rules import check_kv_dtype, check_quantization
 from planner.facts import PlanError
 from planner.families.retired import LAST_RELEASE
+from planner.graph_sizes import MODES
 from planner.inventory import ModelFacts
 from planner.request import EngineFlags
 from planner.versions import Version
@@ -12,7 +13,6 @@ from planner.versions import Version
 _LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 _OLD_BLOCK_SIZES = (1, 8, 16, 32, 64, 128, 256)
 _ATTENTION_KINDS = frozenset({"full", "sliding", "chunked", "mla", "cross"})
-_GRAPH_MODES = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
 _PERFORMANCE_MODES = ("balanced", "interactivity", "throughput")
 _DUAL_CHUNK = "dual_chunk_attention_config"
 _MAMBA_MODES = ("none", "align", "all")
@@ -40,7 +40,7 @@ def check_flags(flags: EngineFlags, model: ModelFacts, version: Version) -> None
     _check_context_parallel(flags, model)
     _check_block_size(flags, version)
     _check_lora(flags, version)
-    _check_choice("cudagraph_mode", flags.cudagraph_mode, _GRAPH_MODES)
+    _check_choice("cudagraph_mode", flags.cudagraph_mode, MODES)
     _check_choice("performance_mode", flags.performance_mode, _PERFORMANCE_MODES)
     mamba_modes = _MAMBA_MODES if version < (0, 32, 0) else _MAMBA_MODES[:2]
     _check_choice("mamba_cache_mode", flags.mamba_cache_mode, mamba_modes)

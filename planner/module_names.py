@@ -34,12 +34,6 @@ def spellings(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((name, *(wrapper + plain for wrapper in _WRAPPERS))))
 
 
-def is_named(name: str, entries: frozenset[str]) -> bool:
-    """Whether `entries`, bare names, holds the module; a layer's experts also by the name of any one of them."""
-    plain = bare(name)
-    return plain in entries
-
-
 def holds_experts(name: str, entries: Iterable[str]) -> bool:
     """Whether an entry names a part of this module (experts are listed one by one)."""
     plain = bare(name)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from planner.facts import Finding, PlanError
 from planner.families import Built, FamilyInput
 from planner.families.dense import llama_like
@@ -32,4 +30,4 @@ def build(family: FamilyInput) -> tuple[Built, tuple[Finding, ...]]:
         text=f"{family.architecture} is not known; it is sized as a Llama-like decoder from the config's usual keys.",
         field="architectures",
     )
-    return replace(built), (finding,)
+    return built, (finding,)

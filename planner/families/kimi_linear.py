@@ -27,6 +27,7 @@ from planner.inventory import Buffer, Cache, Module, StateTensor, Tensor
 
 
 def linear_settings(view: ConfigView) -> ConfigView:
+    """The section that tells linear attention's layers and sizes; raises `PlanError` where it is missing."""
     section = view.section("linear_attn_config")
     if section is None:
         raise PlanError(
