@@ -1,4 +1,7 @@
-"""`python -m live`: `fetch` brings a Hub model's facts into a folder for --model-dir; `snapshot` reads a running vLLM."""
+"""`python -m live`: `fetch` brings a Hub model's facts into a folder for --model-dir; `snapshot` reads a running vLLM.
+
+`record` keeps what it says over time, `replay` plays that, `convert` makes tables of it.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from live.hub_client import chosen_token
 from live.hub_errors import HubError
 from live.live_cli import add_snapshot_command, snapshot_text
 from live.model_folder import write_folder
+from live.record_cli import RECORD_COMMANDS, add_record_commands, run_record_command
+from live.recording_schema import RecordingError
 from planner.facts import PlanError
 
 _BAD_INPUT = 2
@@ -43,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         "--timeout", type=float, default=120.0, metavar="SECONDS", help="longest time for all of it (default: 120)"
     )
     add_snapshot_command(commands)
+    add_record_commands(commands)
     return parser
 
 
@@ -76,9 +82,11 @@ def main(words: Sequence[str] | None = None, output: TextIO | None = None, error
         errors.write("python -m live: --timeout must be more than 0 seconds\n")
         return _BAD_INPUT
     try:
+        if arguments.command in RECORD_COMMANDS:
+            return run_record_command(arguments, output, errors)
         text = _fetch(arguments, errors) if arguments.command == "fetch" else snapshot_text(arguments)
         output.write(text + "\n")
-    except (HubError, PlanError) as error:
+    except (HubError, PlanError, RecordingError) as error:
         errors.write(" ".join(f"python -m live: {error.text}".split()) + "\n")
         return _BAD_INPUT
     return 0

@@ -45,7 +45,7 @@ class Replay:
         self._at_end = at_end
         self._clock = clock
         self._lock = threading.Lock()
-        self._speed = _checked(speed)
+        self._speed = checked_speed(speed)
         self._from_ms = float(self.start_ms)
         self._since: float | None = clock()  # None while paused
 
@@ -81,7 +81,7 @@ class Replay:
         """Go on from here at `speed`, 1 to 60."""
         with self._lock:
             self._restart_from(self._position_ms())
-            self._speed = _checked(speed)
+            self._speed = checked_speed(speed)
 
     def seek(self, position_ms: int) -> None:
         """Go on from the recorded time `position_ms`, or the nearest one there is."""
@@ -141,7 +141,8 @@ class Replay:
         return self.recording.marks(position_ms - int(seconds * 1000), position_ms + 1)
 
 
-def _checked(speed: float) -> float:
+def checked_speed(speed: float) -> float:
+    """The speed itself; raises `PlanError` outside 1 to 60."""
     if not SLOWEST <= speed <= FASTEST:
         raise PlanError("speed", speed, f"A replay runs at {SLOWEST:g} to {FASTEST:g} times its speed, not {speed:g}.")
     return speed
