@@ -20,7 +20,6 @@ _SPELT_OTHERWISE = frozenset(
     {
         "cudagraph_mode",
         "cudagraph_capture_sizes",
-        "max_cudagraph_capture_size",
         "attention_backend",
         "speculative_config",
     }

@@ -1,6 +1,6 @@
 """What vLLM reserves beside weights and KV cache: activation peak, non-torch memory and CUDA graphs, per stage.
 
-How they enter the budget differs by era (vLLM memory model 1.2): to 0.20 `util*total - weights - activation -
+How they enter the budget differs by era: to 0.20 `util*total - weights - activation -
 non_torch`; from 0.20 the graph estimate comes off too; from 0.27 non-torch is measured as a drop of free memory.
 """
 

@@ -15,6 +15,8 @@ from planner.versions import Version
 _FIRST_CAPTURE_FLAGS = Version(0, 12, 0)
 _FIRST_BACKEND_FLAG = Version(0, 13, 0)
 _FIRST_SPECULATIVE_CONFIG = Version(0, 8, 0)
+_FIRST_JSON_LIMITS = Version(0, 9, 0)  # 0.8.5 takes image=2 and JSON, 0.6.6 only the former
+_FIRST_NO_CHUNKED_PREFILL = Version(0, 8, 0)  # before: --enable-chunked-prefill True or False
 # Fields written as parts of another flag or as environment variables.
 _WRITTEN_APART = frozenset(
     {
@@ -36,7 +38,7 @@ def serve_command(request: PlanRequest, resolved: Resolved) -> str:
     for field in fields(EngineFlags):
         value = getattr(flags, field.name)
         if value != field.default and field.name not in _WRITTEN_APART and _exists(field.name, version):
-            words += _written(field.name, value)
+            words += _written_before(field.name, value, version) or _written(field.name, value)
     words += _graph_words(flags, version)
     if flags.attention_backend is not None and version >= _FIRST_BACKEND_FLAG:
         words += ["--attention-backend", flags.attention_backend]
@@ -48,6 +50,15 @@ def serve_command(request: PlanRequest, resolved: Resolved) -> str:
 def _exists(name: str, version: Version) -> bool:
     flag = all_flags().get(name.replace("_", "-"))
     return flag is None or flag.is_in(version)
+
+
+def _written_before(name: str, value: object, version: Version) -> list[str]:
+    """A flag as older releases spelt it (vllm/engine/arg_utils.py of 0.6.6 and 0.8.5); nothing where that was as now."""
+    if name == "limit_mm_per_prompt" and isinstance(value, tuple) and version < _FIRST_JSON_LIMITS:
+        return ["--limit-mm-per-prompt", ",".join(f"{kind}={count}" for kind, count in value)]
+    if name == "enable_chunked_prefill" and version < _FIRST_NO_CHUNKED_PREFILL:
+        return ["--enable-chunked-prefill", str(value)]
+    return []
 
 
 def _written(name: str, value: object) -> list[str]:
@@ -62,7 +73,7 @@ def _written(name: str, value: object) -> list[str]:
 
 
 def _graph_words(flags: EngineFlags, version: Version) -> list[str]:
-    """Capture sizes have flags of their own since 0.12; the mode is part of the compilation config."""
+    """Capture sizes have flags of their own since 0.12, before which the largest cannot be set; the mode has none."""
     words: list[str] = []
     config: dict[str, object] = {}
     sizes, largest = flags.cudagraph_capture_sizes, flags.max_cudagraph_capture_size
@@ -70,7 +81,6 @@ def _graph_words(flags: EngineFlags, version: Version) -> list[str]:
         config["cudagraph_mode"] = flags.cudagraph_mode
     if version < _FIRST_CAPTURE_FLAGS:
         config |= {"cudagraph_capture_sizes": list(sizes)} if sizes is not None else {}
-        config |= {"max_cudagraph_capture_size": largest} if largest is not None else {}
     else:
         words += ["--cudagraph-capture-sizes", *map(str, sizes)] if sizes is not None else []
         words += ["--max-cudagraph-capture-size", str(largest)] if largest is not None else []

@@ -25,7 +25,7 @@ class _EraFacts:
 
 
 class Era(Enum):
-    """Spans of releases that share memory rules, oldest first (vllm-memory-model 9.6)."""
+    """Spans of releases that share memory rules, oldest first (docs/formulas.md says what changed)."""
 
     V0 = _EraFacts("V0 (to 0.7)", Version(0, 0, 0))
     V1_TO_016 = _EraFacts("V1, 0.8 to 0.16", Version(0, 8, 0))

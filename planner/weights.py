@@ -37,7 +37,7 @@ from planner.versions import Version
 
 Tensors = tuple[int, ...]  # bytes of each
 _ENCODER_ROLES = frozenset({"vision", "audio", "projector"})
-# Spread of 52 real logs around this count (oracle-notes): 35 within 0.05 %, 45 within 1 %; the rest are repacked formats.
+# Spread of 52 real logs around this count (docs/accuracy.md): 35 within 0.05 %, 45 within 1 %; the rest are repacked formats.
 _PLAIN_SPREAD = (2, 5)  # thousandths below and above
 _PACKED_SPREAD = (15, 15)
 _FIRST_TOWER_OFFLOAD = Version(0, 28, 0)  # not in 0.27.1, in 0.31

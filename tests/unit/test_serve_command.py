@@ -52,6 +52,8 @@ def test_defaults_are_left_out() -> None:
             EngineFlags(speculative_config=SpeculativeConfig(method="mtp", num_speculative_tokens=2)),
             """--speculative-config '{"method":"mtp","num_speculative_tokens":2}'""",
         ),
+        ("0.7.3", EngineFlags(limit_mm_per_prompt=(("image", 2), ("video", 0))), "--limit-mm-per-prompt image=2,video=0"),
+        ("0.6.6", EngineFlags(enable_chunked_prefill=False), "--enable-chunked-prefill False"),
         (
             "0.7.3",
             EngineFlags(speculative_config=SpeculativeConfig(method="ngram", num_speculative_tokens=2)),
@@ -71,3 +73,12 @@ def test_environment_comes_first() -> None:
 
 def test_odd_names_are_quoted() -> None:
     assert line(model_id="my model; rm -rf /") == "vllm serve 'my model; rm -rf /'"
+
+
+def test_a_largest_capture_size_is_left_out_and_said_where_no_flag_takes_it() -> None:
+    request = PlanRequest(model_id="org/m", vllm_version="0.11.0", flags=EngineFlags(max_cudagraph_capture_size=64))
+
+    resolved = resolve(request, MODEL, find_gpu("H100"))
+
+    assert serve_command(request, resolved) == "vllm serve org/m"
+    assert [finding.field for finding in resolved.findings] == ["max_cudagraph_capture_size"]
