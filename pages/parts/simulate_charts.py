@@ -9,6 +9,7 @@ import plotly.graph_objects as go  # type: ignore[import-untyped]  # plotly ship
 from numpy.typing import NDArray
 
 from pages.parts import simulate_words
+from pages.parts.simulate_v0 import V0Run
 from pages.parts.simulate_words import SlotUse
 from planner.timeline import Timeline
 from planner.units import MIB
@@ -59,7 +60,7 @@ def queue(timeline: Timeline, step: int) -> go.Figure:
     places = np.flatnonzero(preemptions)
     running = timeline.column("num_running")
     shown = (
-        places[np.unique(np.linspace(0, len(places) - 1, min(len(places), 500)).astype(int))] if len(places) else places
+        places[np.unique(np.linspace(0, len(places) - 1, min(len(places), 80)).astype(int))] if len(places) else places
     )
     figure = go.Figure(
         [
@@ -70,7 +71,7 @@ def queue(timeline: Timeline, step: int) -> go.Figure:
                 y=running[shown],
                 name="preempted",
                 mode="markers",
-                marker={"symbol": "triangle-down", "size": 11, "color": RED, "line": {"width": 1, "color": "white"}},
+                marker={"symbol": "triangle-down", "size": 9, "color": RED, "line": {"width": 1, "color": "white"}},
                 customdata=preemptions[shown],
                 hovertemplate="%{customdata:.0f} preempted",
             ),
@@ -123,6 +124,16 @@ def moved(timeline: Timeline, step: int) -> go.Figure | None:
         hovertemplate="%{customdata:.0f} blocks came straight back",
     )
     return _over_steps(figure, "MiB a step", step, timeline.num_steps)
+
+
+def v0_blocks(run: V0Run, step: int) -> go.Figure:
+    """Blocks that a V0 run has in use, on the card and in host memory."""
+    card = np.array([run.config.num_gpu_blocks - frame.free_gpu_blocks for frame in run.frames], dtype=np.float64)
+    host = np.array([run.config.num_cpu_blocks - frame.free_cpu_blocks for frame in run.frames], dtype=np.float64)
+    figure = go.Figure(
+        [_line("on the card", card, BLUE, fill="tozeroy"), _line("in host memory", host, ORANGE, dash="dash")]
+    )
+    return _over_steps(figure, "Blocks in V0", step, len(run.frames))
 
 
 def slots(uses: Sequence[SlotUse]) -> go.Figure:

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 from pages.parts.simulate_setup import Setup
+from pages.parts.simulate_v0 import V0Run
 from pages.parts.step_player import StepPlayer
 from planner.contiguous import POLICIES, ContiguousResult, simulate_contiguous
 from planner.facts import PlanError
@@ -26,6 +27,7 @@ class SimulationJob:
         self.result: SimulationResult | None = None
         self.contiguous: tuple[ContiguousResult, ...] = ()
         self.player: StepPlayer | None = None  # made by whoever looks first
+        self.v0: tuple[tuple[int, str, bool], V0Run] | None = None  # the same, with what it was asked for
         self.problem: PlanError | None = None
         self._is_stopping = False
         self._asked_at = time.monotonic()

@@ -15,6 +15,7 @@ from pages.parts import (
     simulate_downloads,
     simulate_lesson,
     simulate_state,
+    simulate_v0,
     simulate_words,
     state,
     step_player,
@@ -339,6 +340,29 @@ def _without_paging(player: StepPlayer, job: SimulationJob, step: int) -> None:
     st.caption(simulate_words.contiguous_finding(job.contiguous, job.result.summary, len(player.run.goals)))
 
 
+def _under_v0(_player: StepPlayer, job: SimulationJob, step: int) -> None:
+    st.caption(
+        "V0 was vLLM's engine up to 0.10. It has no prefix cache here; a full pool is met by swap or by recompute."
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        blocks = st.number_input(
+            "--swap-space, blocks", 0, 1_000_000, 64, key=key("v0_blocks"), persist_state="session"
+        )
+        mode = st.selectbox("--preemption-mode", simulate_v0.MODES, key=key("v0_mode"), persist_state="session")
+        has_beams = st.toggle("Samples are beams", key=key("v0_beams"), persist_state="session")
+    try:
+        run = simulate_state.v0_run_of(job, num_cpu_blocks=blocks, mode=mode, has_beams=has_beams)
+    except PlanError as problem:
+        st.error(words.plain(problem.text), icon=":material/error:")
+        return
+    num_steps = job.result.summary.num_steps if job.result else 0
+    finding = simulate_v0.v0_finding(run, num_steps)
+    st.markdown(words.plain(finding))
+    shown = min(step, len(run.frames) - 1)
+    st.plotly_chart(simulate_charts.v0_blocks(run, shown), key=key("chart_v0"), config=_QUIET_CHART, alt=finding)
+    st.markdown(words.plain(simulate_v0.v0_step(run, step)))
+
+
 def _export(player: StepPlayer, _job: SimulationJob, _step: int) -> None:
     events = player.run.timeline.events
     st.caption(f"{words.count(len(events))} events. The frame itself is saved with “Save PNG” beside the map.")
@@ -365,5 +389,6 @@ _LOOKS: dict[str, Callable[[StepPlayer, SimulationJob, int], None]] = {
     "What happened": _log,
     "Over time": _over_time,
     "Without paging": _without_paging,
+    "Under V0": _under_v0,
     "Export": _export,
 }

@@ -16,6 +16,7 @@ from pages.parts import simulate_request, state
 from pages.parts.simulate_job import SimulationJob
 from pages.parts.simulate_request import FILE, FIRST, PLAN, TABLE, SimulationInput, TableRow
 from pages.parts.simulate_setup import Setup, goals, setup, start_for, with_config, with_plan
+from pages.parts.simulate_v0 import V0Run, run_v0
 from pages.parts.simulate_weigh import WeighJob
 from pages.parts.step_player import Run, StepPlayer, View
 from planner.answer import Plan
@@ -218,6 +219,14 @@ def weigh_job_of(asked: Asked) -> WeighJob:
     keep("weigh_job", job)
     keep("weigh_digest", asked.digest)
     return job
+
+
+def v0_run_of(job: SimulationJob, *, num_cpu_blocks: int, mode: str, has_beams: bool) -> V0Run:
+    """The V0 run of a job's requests, kept with the job; raises `PlanError` where V0 would stop."""
+    asked = (num_cpu_blocks, mode, has_beams)
+    if job.v0 is None or job.v0[0] != asked:
+        job.v0 = (asked, run_v0(job.setup, num_cpu_blocks=num_cpu_blocks, mode=mode, has_beams=has_beams))
+    return job.v0[1]
 
 
 def player_of(asked: Asked, job: SimulationJob) -> StepPlayer | None:

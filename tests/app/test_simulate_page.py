@@ -129,6 +129,28 @@ def test_each_look_behind_the_step_draws(open_page, look: str) -> None:
     assert not app.exception
 
 
+def test_v0_swaps_or_recomputes_the_same_requests(open_page) -> None:
+    app = open_page(sim="workload.lesson~step.20")
+
+    app.segmented_control(key="sim_look").set_value("Under V0").run()
+    recomputed = said(app)
+    app.selectbox(key="sim_v0_mode").select("swap").run()
+
+    assert "a request was thrown out and started over" in recomputed
+    assert "requests went to host memory" in said(app)
+    assert "V0 at step 20" in said(app)
+
+
+def test_v0_without_room_to_swap_says_that_it_stops(open_page) -> None:
+    app = open_page(sim="workload.lesson")
+    app.segmented_control(key="sim_look").set_value("Under V0").run()
+
+    app.number_input(key="sim_v0_blocks").set_value(0)
+    app.selectbox(key="sim_v0_mode").select("swap").run()
+
+    assert "A V0 engine stops here; raise --swap-space." in said(app)
+
+
 def test_without_paging_fewer_run_at_the_same_step(open_page) -> None:
     app = open_page(sim="workload.lesson~step.6~max_model_len.64")
 
