@@ -529,12 +529,15 @@ class View {
   drawLegend() {
     const look = this.colours();
     const names = [[ACTIVE, "in use"], [SHARED, "shared by several"], [CACHED, "cached and free: a hit can take it back"], [FREE, "free"], [NULL, "null block"]];
+    const { by, groups } = this.header;
+    const kinds = groups.map((words, place) => [ACTIVE | (((place % HUES.length) + 1) << 3), words]);
+    const keys = names.map(([state, words]) => [state | (state === FREE || state === NULL ? 0 : 8), words]);
     this.legend.replaceChildren(
-      ...names.map(([state, words]) => {
+      ...[...keys, ...(by === "group" ? kinds : [])].map(([byte, words]) => {
         const swatch = make("canvas", { width: 36, height: 36, className: "swatch" });
         const paint = swatch.getContext("2d");
         paint.scale(1.8, 1.8);
-        this.paintCell(paint, { block: 0, byte: state | (state === FREE || state === NULL ? 0 : 8), x: 0, y: 0, size: 19 }, look, null);
+        this.paintCell(paint, { block: 0, byte, x: 0, y: 0, size: 19 }, look, null);
         const item = make("span", { className: "key" });
         swatch.setAttribute("aria-hidden", "true");
         item.append(swatch, words);
@@ -557,7 +560,7 @@ class View {
         const rgb = HUES[ordinal % 31];
         const chip = make("span", { className: "chip", textContent: name });
         if (header.by === "request") Object.assign(chip.style, { background: css(rgb), color: css(inkOn(rgb)) });
-        const told = place === 1 ? `${count(blocks, "block")} · ${number(computed)} of ${number(goal)} tokens` : "waiting, holds nothing";
+        const told = place === 1 ? `${count(blocks, "block")} · ${number(computed)} of ${number(goal)}` : "waiting, holds nothing";
         button.append(chip, make("span", { className: "told", textContent: told }));
         if (place === 1) {
           const bar = make("span", { className: "bar" });

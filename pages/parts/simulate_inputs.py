@@ -119,8 +119,12 @@ def _drawn(problem: PlanError | None) -> None:
     problems.say(problem, "low", "p50_tokens", "mean_tokens", "long_fraction", "num_requests")
     with st.expander("Arrivals", icon=":material/schedule:", key=key("group_arrivals")):
         _choice("arrivals", "When they come", tuple(_ARRIVAL_WORDS), _ARRIVAL_WORDS)
+        _choice("arrivals_in", "By", ("steps", "seconds"), {"steps": "steps of the engine", "seconds": "the clock"})
         if value("arrivals") != "at_once":
-            _real("rate", "Requests a step", 0.001, 1000.0, "On average. A step is one pass through the model.")
+            unit = "second" if value("arrivals_in") == "seconds" else "step"
+            _real("rate", f"Requests a {unit}", 0.001, 1000.0, "On average. A step is one pass through the model.")
+        if value("arrivals_in") == "seconds":
+            _step_time(problem)
         if value("arrivals") == "bursty":
             _real("burst_size", "Requests in a burst", 1.0, 10_000.0, "On average.")
         problems.say(problem, "rate")
@@ -130,6 +134,15 @@ def _drawn(problem: PlanError | None) -> None:
         _real("shared_fraction", "Fraction that begins with one", 0.0, 1.0, "From 0 to 1.")
         _whole("n", "Samples of each request (n)", 1, 64, "Parallel samples share the prompt's blocks.")
         problems.say(problem, "num_prefixes", "prefix_tokens")
+
+
+def _step_time(problem: PlanError | None) -> None:
+    _choice("step_time", "Time of a step", ("fixed", "card"), {"fixed": "Fixed", "card": "From the plan's card"})
+    if value("step_time") == "fixed":
+        _real("step_seconds", "Seconds a step", 0.0001, 3600.0, "The same for every step.")
+    else:
+        st.caption("The longer of reading weights and cache, and of computing, by the card's bandwidth and FLOP/s.")
+    problems.say(problem, "step_seconds", "bytes_per_second")
 
 
 def _lengths(side: str, title: str) -> None:
@@ -179,13 +192,14 @@ def _file(problem: PlanError | None) -> None:
     st.caption(
         f"At most {_MOST_TRACE_MIB} MiB and {MAX_REQUESTS:,} requests. The file stays here: a link does not hold it."
     )
-    _real("step_seconds", "Seconds a step", 0.0001, 3600.0, "For traces that arrive by the clock.")
+    st.caption("For traces that arrive by the clock:")
+    _step_time(problem)
     problems.say(problem, "requests", *_TRACE_FIELDS)
 
 
 _TRACE_FIELDS = (
     "trace", "request_id", "arrival_step", "arrival_seconds", "num_prompt_tokens", "num_output_tokens", "prefix_tokens",
-    "prompt_token_ids", "output_token_ids", "accepted_drafts", "hash_ids", "priority", "step_seconds",
+    "prompt_token_ids", "output_token_ids", "accepted_drafts", "hash_ids", "priority",
 )  # fmt: skip
 
 

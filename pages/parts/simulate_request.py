@@ -26,6 +26,8 @@ _CHOICES = {
     "prompt_kind": ("fixed", "uniform", "lognormal", "bimodal", "percentiles"),
     "output_kind": ("fixed", "uniform", "lognormal", "bimodal", "percentiles"),
     "arrivals": ("at_once", "poisson", "bursty", "steady"),
+    "arrivals_in": ("steps", "seconds"),
+    "step_time": ("fixed", "card"),
     "tier_policy": ("lru", "arc"),
     "load_rule": ("always", "when_faster"),
 }
@@ -106,7 +108,9 @@ class SimulationInput:
     n: int = 1
     # a hand-made one
     rows: tuple[TableRow, ...] = LESSON_ROWS
-    # a trace with times
+    # arrivals by the clock
+    arrivals_in: str = "steps"  # of a drawn workload
+    step_time: str = "fixed"
     step_seconds: float = 0.03
     # below the card
     host_blocks: int = 0

@@ -221,12 +221,12 @@ def _one_request(player: StepPlayer, _job: SimulationJob, step: int) -> None:
     if not rows:
         return
     sizes = [timeline.config.block_size_of(group) for group in timeline.config.groups]
-    has_groups = len(timeline.config.groups) > 1
+    groups = step_player.group_names(timeline.config)
     table: list[dict[str, object]] = [
-        ({"KV group": step_player.group_words(timeline.config.groups[row.group])} if has_groups else {})
+        ({"KV group": groups[row.group]} if len(groups) > 1 else {})
         | {
             "Logical block": row.index,
-            "Physical block": row.block or None,
+            "Physical block": str(row.block or "–"),
             "Tokens": f"{row.first_token:,}–{row.first_token + sizes[row.group] - 1:,}",
             "Filled": f"{row.num_tokens} of {sizes[row.group]}" if row.block else "left the window",
             "Shared with": ", ".join(row.shared_with) or "–",

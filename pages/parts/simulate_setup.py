@@ -23,15 +23,18 @@ from pages.parts.simulate_request import (
     TableRow,
     start_of,
 )
+from planner.active_parameters import active_parameters
 from planner.answer import Plan
 from planner.block_hashes import Piece
 from planner.facts import PlanError
 from planner.failure_presets import FailureKind, failure_preset
+from planner.gpu_catalog import find_gpu
+from planner.inventory import ModelFacts
 from planner.sequence import SimulatedRequest
-from planner.simulation import SimulationOptions
+from planner.simulation import SimulationOptions, StepSeconds
 from planner.simulator_config import FULL_ATTENTION, KvGroup, SimulatorConfig
 from planner.simulator_pool import engine_of_plan
-from planner.step_time import FixedStepTime
+from planner.step_time import FixedStepTime, Roofline
 from planner.tiers import OffloadConfig, Tier
 from planner.units import GIB
 from planner.workload import ArrivalProcess, LengthDistribution, WorkloadSpec, draw_workload
@@ -87,8 +90,16 @@ def with_plan(asked: SimulationInput, plan: Plan) -> SimulationInput:
         return replace(asked, pool=PLAN)
 
 
-def setup(asked: SimulationInput, plan: Plan | None, uploaded: Sequence[SimulatedRequest] | None) -> Setup:
-    """The engine and the requests that `asked` describes; raises `PlanError` at the field that stands in the way."""
+def setup(
+    asked: SimulationInput,
+    plan: Plan | None,
+    uploaded: Sequence[SimulatedRequest] | None,
+    model: ModelFacts | None = None,
+) -> Setup:
+    """The engine and the requests that `asked` describes; raises `PlanError` at the field that stands in the way.
+
+    `plan` lends its pool, and with `model` the time of a step.
+    """
     config, notes, block_bytes = _engine(asked, plan)
     requests = _requests(asked, uploaded)
     return Setup(
@@ -98,12 +109,28 @@ def setup(asked: SimulationInput, plan: Plan | None, uploaded: Sequence[Simulate
         options=SimulationOptions(
             seed=asked.seed,
             draft_acceptance=asked.draft_acceptance,
-            step_seconds=FixedStepTime(asked.step_seconds) if has_times(requests) else None,
+            step_seconds=_step_time(asked, plan, model) if has_times(requests) else None,
             offload=_offload(asked, block_bytes),
             max_steps=_MOST_STEPS,
         ),
         block_bytes=block_bytes,
         notes=notes,
+    )
+
+
+def _step_time(asked: SimulationInput, plan: Plan | None, model: ModelFacts | None) -> StepSeconds:
+    """The roofline of the plan's card, or a fixed time."""
+    if asked.step_time == "fixed":
+        return FixedStepTime(asked.step_seconds)
+    if asked.pool != PLAN or plan is None or model is None or plan.request.gpu is None:
+        text = "The time of a step follows from the plan's card: take the pool from the plan, or give a fixed time."
+        raise PlanError("step_seconds", None, text)
+    rank = plan.ranks[plan.bounding_rank]
+    return Roofline.of_card(
+        find_gpu(plan.request.gpu),
+        weight_bytes=rank.weights.load.best_bytes,
+        kv_bytes_per_token=plan.pool.kv_bytes_per_token,
+        num_parameters=active_parameters(model) // (len(plan.ranks) * plan.request.flags.tensor_parallel_size),
     )
 
 
@@ -164,6 +191,7 @@ def drawn_spec(asked: SimulationInput) -> WorkloadSpec:
         prompt=_lengths(asked, "prompt"),
         output=_lengths(asked, "output"),
         arrivals=ArrivalProcess(kind=cast("Any", asked.arrivals), rate=asked.rate, burst_size=asked.burst_size),
+        arrivals_in=cast("Any", asked.arrivals_in),
         num_prefixes=asked.num_prefixes,
         prefix_tokens=asked.prefix_tokens,
         shared_fraction=asked.shared_fraction,

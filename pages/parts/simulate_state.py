@@ -188,10 +188,18 @@ def asked_setup() -> Asked | PlanError:
     asked, trace = asked_now(), held_trace()
     is_file = asked.workload == FILE
     try:
-        made = setup(asked, plan_now() if asked.pool == PLAN else None, trace.requests if is_file and trace else None)
+        answered = state.answer() if asked.pool == PLAN else None
+        plan, model = (answered.plan, answered.model) if isinstance(answered, state.Answer) else (None, None)
+        made = setup(asked, plan, trace.requests if is_file and trace else None, model)
     except PlanError as problem:
         return problem
-    parts = (asked, made.config, made.block_bytes, trace.digest if is_file and trace else None)
+    parts = (
+        asked,
+        made.config,
+        made.options.step_seconds,
+        made.block_bytes,
+        trace.digest if is_file and trace else None,
+    )
     return Asked(digest=hashlib.sha256(repr(parts).encode()).hexdigest()[:16], setup=made)
 
 

@@ -17,6 +17,7 @@ POLICY_WORDS = {
     "power_of_two": "Reserve a power of two",
     "best_fit": "Best fit, length known",
 }
+_NEARLY_FULL = 0.95
 STATE_WORDS = {
     "free": "free",
     "cached-free": "cached and free",
@@ -42,6 +43,8 @@ def run_title(summary: SimulationSummary, config: SimulatorConfig) -> str:
     """What the whole run comes to, in one line."""
     if summary.num_preemptions:
         return f"The pool ran full: {count(summary.num_preemptions, 'preemption')}"
+    if summary.peak_waiting and summary.peak_used_blocks > _NEARLY_FULL * config.num_usable_blocks:
+        return f"The pool was full: up to {count(summary.peak_waiting, 'request')} waited for room"
     return f"The pool sufficed: {percent(summary.peak_used_blocks, config.num_usable_blocks)} of its blocks at the peak"
 
 
@@ -153,7 +156,7 @@ def percent(part: float, whole: float) -> str:
     if not whole or not part:
         return "0 %"
     value = 100 * part / whole
-    return "under 1 %" if value < 1 else f"{value:.0f} %"
+    return "under 1 %" if value < 1 else f"{min(round(value), 99) if part < whole else 100} %"
 
 
 def count(number: int, noun: str) -> str:

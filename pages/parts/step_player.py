@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from planner.block_codes import SHARED, ColourBy, to_bytes
 from planner.block_events import BlockEvent
-from planner.simulator_config import KvGroup
+from planner.simulator_config import KvGroup, SimulatorConfig
 from planner.step_frames import StepFrame
 from planner.timeline import Timeline
 
@@ -123,6 +123,12 @@ class StepPlayer:
                 del self._bodies[next(iter(self._bodies))]
             self._bodies[name] = _encode_stretch(self.run, stretch, colour_by)
         return self._bodies[name]
+
+
+def group_names(config: SimulatorConfig) -> tuple[str, ...]:
+    """The KV groups of an engine in a few words, numbered where there are several."""
+    told = [group_words(group) for group in config.groups]
+    return tuple(told) if len(told) == 1 else tuple(f"{number} · {each}" for number, each in enumerate(told, 1))
 
 
 def group_words(group: KvGroup) -> str:
@@ -263,7 +269,7 @@ def _stretch_header(run: Run, stretch: Stretch, known: set[int]) -> dict[str, ob
         "run": run.run_id,
         "title": run.title,
         "n": timeline.config.num_gpu_blocks,
-        "groups": [group_words(group) for group in timeline.config.groups],
+        "groups": group_names(timeline.config),
         "sizes": [timeline.config.block_size_of(group) for group in timeline.config.groups],
         "base": stretch.base,
         "count": stretch.end - stretch.base,

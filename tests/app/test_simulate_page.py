@@ -109,7 +109,7 @@ def test_choosing_a_request_lights_it_and_shows_its_table(open_page) -> None:
     assert sent(app)["selected"] == 1
     assert "r2 runs: 17 of 32 tokens computed, in 5 blocks, 3 of them shared." in said(app)
     table = app.dataframe[0].value
-    assert table["Physical block"].tolist()[:3] == [1, 2, 3]
+    assert table["Physical block"].tolist()[:3] == ["1", "2", "3"]
     assert table["Shared with"].tolist()[0] == "r1"
 
 
@@ -252,6 +252,23 @@ def test_taking_the_plans_pool_takes_its_flags(open_page) -> None:
     assert not app.exception
     assert app.number_input(key="sim_max_num_seqs").value == 1024
     assert sent(app)["n"] == PLANNED_BLOCKS
+
+
+def test_by_the_clock_the_plans_card_sets_the_time_of_a_step(open_page) -> None:
+    asked = "workload.drawn~num_requests.20~arrivals_in.seconds~rate.50~pool.plan~step_time.card"
+
+    app = open_page(sim=asked)
+
+    assert not app.exception
+    steps = next(metric for metric in app.metric if metric.label == "Steps")
+    seconds_a_step = float(steps.delta.removesuffix(" s")) / int(steps.value.replace(",", ""))
+    assert 16.4e9 / 3.35e12 < seconds_a_step < 0.02
+
+
+def test_a_toy_pool_has_no_card_to_take_the_time_from(open_page) -> None:
+    app = open_page(sim="workload.drawn~num_requests.20~arrivals_in.seconds~step_time.card")
+
+    assert "take the pool from the plan, or give a fixed time" in said(app)
 
 
 def test_a_preset_that_breaks_tells_what_saves_it_and_a_click_applies_it(open_page) -> None:

@@ -376,6 +376,35 @@ def test_slot_uses_add_up_to_the_pool_for_every_allocator(lesson: StepPlayer) ->
             assert min(parts) >= 0
 
 
+@pytest.mark.parametrize(
+    ("part", "whole", "shown"),
+    [(0, 5, "0 %"), (1, 1000, "under 1 %"), (1, 3, "33 %"), (997, 1000, "99 %"), (5, 5, "100 %")],
+)
+def test_percents_never_round_up_to_the_whole(part: int, whole: int, shown: str) -> None:
+    assert simulate_words.percent(part, whole) == shown
+
+
+def test_the_title_says_what_the_pool_did() -> None:
+    made = setup(replace(FIRST, workload="table", rows=FIRST.rows[:1]), None, None)
+    alone = simulate(made.config, made.requests).summary
+    titles = [
+        simulate_words.run_title(summary, made.config)
+        for summary in (
+            alone,
+            replace(alone, peak_waiting=3),
+            replace(alone, peak_waiting=3, peak_used_blocks=20),
+            replace(alone, num_preemptions=2),
+        )
+    ]
+
+    assert titles == [
+        "The pool sufficed: 50 % of its blocks at the peak",
+        "The pool sufficed: 50 % of its blocks at the peak",
+        "The pool was full: up to 3 requests waited for room",
+        "The pool ran full: 2 preemptions",
+    ]
+
+
 def test_thinning_keeps_the_ends_and_the_extremes() -> None:
     values = np.sin(np.arange(50_000) / 900.0)
     values[31_415] = 5.0

@@ -1,0 +1,33 @@
+"""How many parameters one token is multiplied with: what decides the time of a step that is bound by arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from planner.inventory import Embedding, Experts, Linear, ModelFacts
+
+
+def active_parameters(model: ModelFacts) -> int:
+    """The parameters of linear modules, of the experts that a token is sent to, and of the output head."""
+    layers = sum(_active(layer.modules) for layer in model.layers)
+    return layers + _active_heads([module for part in model.parts for module in part.modules])
+
+
+def _active(modules: Iterable[object]) -> int:
+    total = 0
+    for module in modules:
+        if isinstance(module, Linear):
+            total += module.repeat * module.in_features * sum(module.out_features)
+        elif isinstance(module, Experts):
+            matrices = 3 if module.is_gated else 2
+            total += module.repeat * module.top_k * matrices * module.hidden_size * module.intermediate_size
+    return total
+
+
+def _active_heads(modules: Iterable[object]) -> int:
+    """An embedding is looked up, not multiplied; a head is multiplied. Tied ones are one table that is both."""
+    tables = [module for module in modules if isinstance(module, Embedding)]
+    heads = [table for table in tables if table.role == "head"] or [
+        table for table in tables if table.role == "embedding"
+    ]
+    return sum(table.repeat * table.num_rows * table.dim for table in heads)
