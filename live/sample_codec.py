@@ -29,12 +29,19 @@ Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _HistogramWords:
+    name: str
+    labels: Labels
+    upper_bounds: tuple[float | None, ...]  # None stands for +Inf, which JSON has not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _EngineWords:
     key: str  # stands before the names of the engine's series
     identity: EngineIdentity
     cache_config: CacheConfig | None
     labelled: tuple[tuple[str, Labels], ...]
-    histograms: tuple[tuple[str, tuple[float | None, ...]], ...]  # None stands for +Inf, which JSON has not
+    histograms: tuple[_HistogramWords, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +86,20 @@ def stamped(snapshot: EngineSnapshot, time_ms: int) -> EngineSnapshot:
 
 
 def _labelled_name(key: str, name: str, labels: Labels) -> str:
-    return f"{key}/{name}{{{','.join(f'{label}={value}' for label, value in labels)}}}"
+    quoted = ",".join(f"{label}={_quoted(value)}" for label, value in labels)
+    return f"{key}/{name}{{{quoted}}}"
 
 
-def _histogram_names(key: str, name: str, upper_bounds: tuple[float, ...]) -> Iterator[str]:
-    yield from (f"{key}/{name}:le={bound:g}" for bound in upper_bounds)
-    yield f"{key}/{name}:sum"
-    yield f"{key}/{name}:count"
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _histogram_names(key: str, name: str, labels: Labels, upper_bounds: tuple[float, ...]) -> Iterator[str]:
+    whole = _labelled_name(key, name, labels) if labels else f"{key}/{name}"
+    yield from (f"{whole}:le={bound!r}" for bound in upper_bounds)
+    yield f"{whole}:sum"
+    yield f"{whole}:count"
 
 
 def _engine_numbers(key: str, engine: EngineSample) -> Iterator[tuple[str, float]]:
@@ -96,7 +110,7 @@ def _engine_numbers(key: str, engine: EngineSample) -> Iterator[tuple[str, float
     for labelled in engine.labelled:
         yield _labelled_name(key, labelled.name, labelled.labels), labelled.value
     for histogram in engine.histograms:
-        names = _histogram_names(key, histogram.name, histogram.upper_bounds)
+        names = _histogram_names(key, histogram.name, histogram.labels, histogram.upper_bounds)
         values = (*histogram.counts, histogram.sum, histogram.count)
         yield from ((name, value) for name, value in zip(names, values, strict=True) if value is not None)
 
@@ -105,8 +119,10 @@ def _keys(snapshot: EngineSnapshot) -> tuple[str, ...]:
     keys: list[str] = []
     for engine in snapshot.engines:
         key = engine_key(engine.identity)
-        same = sum(kept == key or kept.startswith(f"{key}~") for kept in keys)
-        keys.append(f"{key}~{same + 1}" if same else key)
+        number = 1
+        while (f"{key}~{number}" if number > 1 else key) in keys:
+            number += 1
+        keys.append(f"{key}~{number}" if number > 1 else key)
     return tuple(keys)
 
 
@@ -135,11 +151,13 @@ def _engine_words(key: str, engine: EngineSample) -> _EngineWords:
         identity=engine.identity,
         cache_config=engine.cache_config,
         labelled=tuple((value.name, value.labels) for value in engine.labelled),
-        histograms=tuple(
-            (histogram.name, tuple(None if math.isinf(bound) else bound for bound in histogram.upper_bounds))
-            for histogram in engine.histograms
-        ),
+        histograms=tuple(_histogram_words(histogram) for histogram in engine.histograms),
     )
+
+
+def _histogram_words(histogram: HistogramSample) -> _HistogramWords:
+    bounds = tuple(None if math.isinf(bound) else bound for bound in histogram.upper_bounds)
+    return _HistogramWords(name=histogram.name, labels=histogram.labels, upper_bounds=bounds)
 
 
 def decode(time_ms: int, numbers: Mapping[str, float], document: str) -> EngineSnapshot:
@@ -177,16 +195,18 @@ def _engine(time_unix_ns: int, words: _EngineWords, numbers: Mapping[str, float]
         identity=words.identity,
         cache_config=words.cache_config,
         labelled=labelled,
-        histograms=tuple(_histogram(words.key, name, bounds, numbers) for name, bounds in words.histograms),
+        histograms=tuple(_histogram(words.key, histogram, numbers) for histogram in words.histograms),
         **values,
     )
 
 
-def _histogram(key: str, name: str, bounds: tuple[float | None, ...], numbers: Mapping[str, float]) -> HistogramSample:
-    upper_bounds = tuple(math.inf if bound is None else bound for bound in bounds)
-    *counts, total, count = (numbers.get(entry, math.nan) for entry in _histogram_names(key, name, upper_bounds))
+def _histogram(key: str, words: _HistogramWords, numbers: Mapping[str, float]) -> HistogramSample:
+    upper_bounds = tuple(math.inf if bound is None else bound for bound in words.upper_bounds)
+    names = _histogram_names(key, words.name, words.labels, upper_bounds)
+    *counts, total, count = (numbers.get(entry, math.nan) for entry in names)
     return HistogramSample(
-        name=name,
+        name=words.name,
+        labels=words.labels,
         upper_bounds=upper_bounds,
         counts=tuple(counts),
         sum=None if math.isnan(total) else total,

@@ -188,6 +188,11 @@ class Store:
                 "INSERT OR REPLACE INTO gap VALUES (?, ?, ?, ?)", (start_ms, time_ms, STOPPED_STATE, text)
             )
 
+    def fold(self) -> None:
+        """Compress the newest ticks now, as happens by itself every `CHUNK_TICKS`."""
+        with self._transaction():
+            self._fold()
+
     def mark(self, time_ms: int, kind: str, text: str) -> None:
         """Commit an event: a restart, another model, an alert, a person's note."""
         with self._transaction() as connection:
@@ -210,6 +215,8 @@ class Store:
 
     def _fold(self) -> None:
         rows = self._connection.execute("SELECT time_ms, numbers FROM tick ORDER BY time_ms").fetchall()
+        if not rows:
+            return
         times = np.array([row[0] for row in rows], np.int64)
         numbers = decode_rows([row[1] for row in rows], len(self._series))
         start_ms = int(times[0])

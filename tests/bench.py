@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from bench_live import bench_recording
+
 from planner.budget import plan
 from planner.model_catalog import catalogue_documents
 from planner.planning import answer, facts_for
@@ -85,6 +87,8 @@ def main() -> None:
     empty = process_seconds("-c", "pass")
     whole = process_seconds("-m", "planner", "plan", "--model", MODELS[0], "--gpu", "H100 80GB SXM", "--json")
     print(f"  python -m planner plan                {whole * 1e3:8.0f} ms ({whole / empty:.0f} x an empty Python)")
+    print("recording")
+    bench_recording()
 
 
 if __name__ == "__main__":

@@ -190,9 +190,7 @@ def test_the_application_starts_and_stops_the_recorders(tmp_path, monkeypatch):
     async def life() -> tuple[int, str]:
         async with app._lifespan(app.app):
             (recorder,) = monitor_module.process_monitor().recorders()
-            end = time.monotonic() + 10
-            while recorder.status().state == "starting" and time.monotonic() < end:
-                await asyncio.sleep(0.02)
+            await asyncio.to_thread(until, lambda: recorder.status().state != "starting")
             return len(monitor_module.process_monitor().recorders()), recorder.status().state
 
     assert asyncio.run(life()) == (1, "refused")

@@ -298,6 +298,18 @@ def test_one_recording_has_one_writer(path):
     assert [entry.name for entry in path.parent.iterdir()] == ["run.kvscope"]
 
 
+@pytest.mark.parametrize(("content", "kind"), [(None, "absent"), (b"no database" * 99, "not_a_recording")])
+def test_only_a_recording_is_gone_on_with(path, content, kind):
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(RecordingError) as fault:
+        Store.resume(path)
+
+    assert kind_of(fault) == kind
+    assert not path.with_name("run.kvscope.lock").exists()
+
+
 def test_a_recording_is_never_written_over(path):
     write(path, 1)
 
