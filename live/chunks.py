@@ -1,4 +1,4 @@
-"""Numbers as stored bytes: one row of a tick, and one compressed chunk of a series."""
+"""Numbers and words as stored bytes: one row of a tick, one compressed chunk of a series, one document against another."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from live.recording_schema import LARGEST_CHUNK_TICKS, RecordingError
+from live.recording_schema import LARGEST_CHUNK_TICKS, LARGEST_DOCUMENT_BYTES, RecordingError
 
 Numbers = NDArray[np.float64]
 Times = NDArray[np.int64]
@@ -90,3 +90,22 @@ def _inflate(content: bytes, num_ticks: int) -> bytes:
     if len(raw) != limit:
         raise RecordingError("damaged", f"A chunk of the recording does not hold {limit} bytes; it is damaged.")
     return raw
+
+
+def encode_document(text: str, base: str | None) -> bytes:
+    """The bytes of `text`; few where it is nearly `base`."""
+    encoder = zlib.compressobj(zdict=base.encode()) if base else zlib.compressobj()
+    return encoder.compress(text.encode()) + encoder.flush()
+
+
+def decode_document(content: bytes, base: str | None) -> str:
+    """The text that was encoded against the same `base`."""
+    decoder = zlib.decompressobj(zdict=base.encode()) if base else zlib.decompressobj()
+    try:
+        raw = decoder.decompress(content, LARGEST_DOCUMENT_BYTES + 1)
+        is_whole = decoder.eof
+    except zlib.error:
+        is_whole = False
+    if not is_whole:
+        raise RecordingError("damaged", "A description in the recording cannot be unpacked; it is damaged.")
+    return raw.decode("utf-8", "replace")

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import numpy as np
 
 from live.chunks import Numbers, Times, decode_chunk, decode_rows, decode_times
+from live.documents import latest_document
 from live.recording_schema import (
     CHECK_SECONDS,
     LARGEST_SERIES_COUNT,
@@ -212,7 +213,8 @@ class Recording:
     def document_at(self, time_ms: int) -> str:
         """The words that held at `time_ms`, as JSON text."""
         with self._reading() as connection:
-            return _document(connection, time_ms)
+            found = latest_document(connection, time_ms)
+            return "" if found is None else found.text
 
     def gaps(self, start_ms: int = 0, end_ms: int = _FOREVER_MS) -> tuple[Gap, ...]:
         """The gaps that touch `[start_ms, end_ms)`."""
@@ -276,12 +278,6 @@ def _gaps(connection: sqlite3.Connection, start_ms: int, end_ms: int) -> tuple[G
     return tuple(
         Gap(start_ms=int(row[0]), end_ms=int(row[1]), state=str(row[2]), text=str(row[3])) for row in reversed(rows)
     )
-
-
-def _document(connection: sqlite3.Connection, time_ms: int) -> str:
-    statement = "SELECT text FROM document WHERE time_ms <= ? ORDER BY time_ms DESC LIMIT 1"
-    row = connection.execute(statement, (time_ms,)).fetchone()
-    return str(row[0]) if row else ""
 
 
 def _tick(window: Window, index: int, document: str) -> StoredTick:

@@ -2,7 +2,8 @@
 
 A recording is one SQLite file. `tick` holds the newest samples, one row each; every `CHUNK_TICKS` of them are folded into one
 `span` with one compressed `chunk` a series. Numbers are little-endian 8-byte reals, NaN where nothing was exported; times are
-integer milliseconds since 1970. `document` holds a sample's words wherever they changed. `frame` holds payloads that are no
+integer milliseconds since 1970. `document` holds a sample's words wherever they changed, compressed
+against the earlier ones of `base_ms`. `frame` holds payloads that are no
 numbers: block tables of the probe, batches of KV events.
 """
 
@@ -39,7 +40,7 @@ _TABLES = (
         "CREATE TABLE chunk (series_id INTEGER NOT NULL, start_ms INTEGER NOT NULL, numbers BLOB NOT NULL, "
         "PRIMARY KEY (series_id, start_ms)) WITHOUT ROWID"
     ),
-    "CREATE TABLE document (time_ms INTEGER PRIMARY KEY, text TEXT NOT NULL)",
+    "CREATE TABLE document (time_ms INTEGER PRIMARY KEY, base_ms INTEGER, content BLOB NOT NULL)",
     "CREATE TABLE gap (start_ms INTEGER PRIMARY KEY, end_ms INTEGER NOT NULL, state TEXT NOT NULL, text TEXT NOT NULL)",
     "CREATE TABLE mark (mark_id INTEGER PRIMARY KEY, time_ms INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL)",
     (

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from live.chunks import decode_rows, encode_chunk, encode_row, encode_times
+from live.chunks import decode_rows, encode_chunk, encode_document, encode_row, encode_times
+from live.documents import latest_document
 from live.recording_schema import (
     CHUNK_TICKS,
     LARGEST_DOCUMENT_BYTES,
@@ -100,15 +101,16 @@ class Store:
     def _load(self) -> None:
         ask = self._connection.execute
         self._series = {name: series_id for series_id, name in ask("SELECT series_id, name FROM series")}
-        row = ask("SELECT text FROM document ORDER BY time_ms DESC LIMIT 1").fetchone()
-        self._document: str | None = row[0] if row else None
+        latest = latest_document(self._connection)
+        self._document = None if latest is None else latest.text
+        self._base = None if latest is None else (latest.base_ms, latest.base)
         self._tail_ticks = int(ask("SELECT count(*) FROM tick").fetchone()[0])
         self._interval_ms = int(dict(ask("SELECT key, value FROM about"))["interval_ms"])
-        latest = ask(
+        last = ask(
             "SELECT max((SELECT ifnull(max(time_ms), 0) FROM tick), (SELECT ifnull(max(end_ms), 0) FROM span), "
             "(SELECT ifnull(max(end_ms), 0) FROM gap))"
         ).fetchone()[0]
-        self.last_ms: int | None = int(latest) or None
+        self.last_ms: int | None = int(last) or None
         self._open_gap: tuple[int, str] | None = None
         self._ticks_since_pruning = 0
 
@@ -136,8 +138,7 @@ class Store:
             for name, number in numbers.items():
                 row[self._series[name]] = number
             if document != self._document:
-                connection.execute("INSERT INTO document VALUES (?, ?)", (time_ms, document))
-                self._document = document
+                self._add_document(time_ms, document)
             connection.execute("INSERT INTO tick VALUES (?, ?)", (time_ms, encode_row(row)))
             self.last_ms = time_ms
             self._tail_ticks += 1
@@ -164,6 +165,17 @@ class Store:
             if name not in self._series:
                 self._connection.execute("INSERT INTO series VALUES (?, ?)", (len(self._series), name))
                 self._series[name] = len(self._series)
+
+    def _add_document(self, time_ms: int, document: str) -> None:
+        whole = encode_document(document, None)
+        base_ms, base = self._base or (time_ms, "")
+        content = encode_document(document, base)
+        if not base or 2 * len(content) > len(whole):
+            base_ms, base, content = time_ms, document, whole
+        self._connection.execute(
+            "INSERT INTO document VALUES (?, ?, ?)", (time_ms, None if base_ms == time_ms else base_ms, content)
+        )
+        self._document, self._base = document, (base_ms, base)
 
     def append_gap(self, time_ms: int, state: str, text: str) -> None:
         """Commit that nothing could be sampled at `time_ms`; a gap lasts to the next tick or to another state."""
@@ -259,7 +271,7 @@ class Store:
         ask("DELETE FROM gap WHERE end_ms < ?", (cut_ms,))
         for table in ("mark", "frame"):
             ask(f"DELETE FROM {table} WHERE time_ms < ?", (cut_ms,))  # noqa: S608  two fixed names
-        kept = "SELECT max(time_ms) FROM document WHERE time_ms <= ?"
+        kept = "SELECT ifnull(base_ms, time_ms) FROM document WHERE time_ms <= ? ORDER BY time_ms DESC LIMIT 1"
         ask(f"DELETE FROM document WHERE time_ms < ({kept})", (cut_ms,))  # noqa: S608  a fixed text
 
     def end(self, time_ms: int) -> None:

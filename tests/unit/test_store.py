@@ -533,3 +533,67 @@ def test_an_upload_is_opened_without_writing_beside_it(path):
     Recording.open_untrusted(path).window()
 
     assert [entry.name for entry in path.parent.iterdir()] == ["run.kvscope"]
+
+
+def long_words(tick: int) -> str:
+    return "".join(f"label {number}={number * 7919 % 1000}," for number in range(300)) + f" value {tick}"
+
+
+def test_words_that_change_a_little_at_each_tick_cost_little(path):
+    store = Store.create(path, About(source="x"))
+    for tick in range(1000):
+        store.append(START + 1000 * tick, {"a": 1.0}, long_words(tick))
+    store.close()
+    recording = read(path)
+
+    assert recording.tick_at(START + 777_000).document == long_words(777)
+    assert [tick.document for tick in recording.ticks(START + 500_000, START + 503_000)] == [
+        long_words(tick) for tick in (500, 501, 502)
+    ]
+    assert path.stat().st_size < 150_000
+
+
+def test_words_outlive_the_retention_of_those_they_are_stored_against(path):
+    store = Store.create(path, About(source="x"), Retention(seconds=100))
+    for tick in range(1000):
+        store.append(START + 1000 * tick, {"a": 1.0}, long_words(tick))
+    store.close()
+    store = Store.resume(path, Retention(seconds=100))
+    store.append(START + 1_000_000, {"a": 1.0}, long_words(1000))
+    store.close()
+    recording = read(path)
+
+    assert recording.tick_at(START + 999_000).document == long_words(999)
+    assert recording.tick_at(START + 1_000_000).document == long_words(1000)
+
+
+def test_quite_other_words_are_stored_whole(path):
+    store = Store.create(path, About(source="x"))
+    for tick, words in enumerate([long_words(1), "short", "x" * 500, long_words(2)]):
+        store.append(START + 1000 * tick, {"a": 1.0}, words)
+    store.close()
+
+    assert [tick.document for tick in read(path).ticks()] == [long_words(1), "short", "x" * 500, long_words(2)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM document WHERE base_ms IS NULL",
+        "UPDATE document SET content = x'00'",
+        "UPDATE document SET content = 'text'",
+    ],
+)
+def test_damaged_words_are_an_error_where_they_are_read(path, statement):
+    store = Store.create(path, About(source="x"))
+    for tick in range(3):
+        store.append(START + 1000 * tick, {"a": 1.0}, long_words(tick))
+    store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+    with pytest.raises(RecordingError) as fault:
+        list(Recording.open_untrusted(path).ticks())
+
+    assert kind_of(fault) == "damaged"
