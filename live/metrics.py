@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from live.cache_config import cache_config_from_labels, config_findings
@@ -235,24 +235,30 @@ def _nothing(exposition: Exposition) -> MetricsReading:
     return MetricsReading(findings=(*_text_findings(exposition), finding))
 
 
+def samples_from(
+    owned: Mapping[EngineIdentity, Iterable[OwnedSeries]], help_texts: Mapping[str, str], time_unix_ns: int
+) -> tuple[tuple[EngineSample, ...], list[Finding]]:
+    """A sample of each engine's series, and what is odd in them."""
+    samples: list[EngineSample] = []
+    findings: list[Finding] = []
+    for identity, series in owned.items():
+        engine = _Engine()
+        for one in series:
+            _take(engine, one)
+        samples.append(_sample(identity, engine, help_texts, time_unix_ns))
+        findings += [finding for finding in engine.findings if finding not in findings]
+    return tuple(samples), findings + config_findings(samples)
+
+
 def read_metrics(text: str, time_unix_ns: int) -> MetricsReading:
     """One sample per engine of a /metrics text (its time is `time_unix_ns`), and findings; never raises."""
     exposition = read_exposition(text)
     owned, findings = owned_series(one for one in exposition.series if one.name != PROCESS_START)
     if not owned:
         return _nothing(exposition)
-    help_texts = dict(exposition.help_texts)
-    samples: list[EngineSample] = []
-    collected = _text_findings(exposition) + findings
-    for identity, series in owned.items():
-        engine = _Engine()
-        for one in series:
-            _take(engine, one)
-        samples.append(_sample(identity, engine, help_texts, time_unix_ns))
-        collected += [finding for finding in engine.findings if finding not in collected]
-    collected += config_findings(samples)
+    samples, of_engines = samples_from(owned, dict(exposition.help_texts), time_unix_ns)
     return MetricsReading(
-        engines=tuple(samples),
-        findings=tuple(collected),
+        engines=samples,
+        findings=(*_text_findings(exposition), *findings, *of_engines),
         process_start_unix_seconds=_start_seconds(exposition.series),
     )

@@ -22,7 +22,7 @@ ALLOW_SETTING = "KVSCOPE_ALLOW_SCRAPE"
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # What people paste from a browser or a command; the server's root is meant.
-_KNOWN_PATHS = re.compile(r"/(?:metrics|version|health|v1(?:/.*)?)?/?$")
+_KNOWN_PATHS = re.compile(r"/(?:metrics|version|health|graph|query|targets|v1(?:/.*)?)?/?$")
 _EVERY_INTERFACE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what vLLM's log prints is no address to connect to
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
