@@ -66,11 +66,13 @@ def _varied(request: PlanRequest, variant: tuple[int, str], utilization: float, 
     return replace(request, flags=flags)
 
 
-def _slice(request: PlanRequest, model: ModelFacts, tp: int, kv_cache_dtype: str, axes: _Axes) -> SweepSlice:
+def _slice(
+    request: PlanRequest, model: ModelFacts, utilizations: tuple[float, ...], max_model_lens: tuple[int, ...]
+) -> SweepSlice:
     flags = request.flags
     try:
         resolved = resolve(request, model, card_of(request))
-        available = _available_bytes(model, resolved, axes.utilizations)  # where a size that TP cannot cut shows
+        available = _available_bytes(model, resolved, utilizations)  # where a size that TP cannot cut shows
     except PlanError as error:
         return _refused(flags, error.text)
     refusal = next((finding.text for finding in resolved.findings if finding.severity == "refusal"), None)
@@ -79,18 +81,18 @@ def _slice(request: PlanRequest, model: ModelFacts, tp: int, kv_cache_dtype: str
     layout = kv_cache.layout(model, resolved)
     num_blocks = _num_blocks(layout, available)
     concurrency = np.array(
-        [[kv_cache.max_concurrency(layout, 1, length) for length in axes.max_model_lens]], dtype=np.float64
+        [[kv_cache.max_concurrency(layout, 1, length) for length in max_model_lens]], dtype=np.float64
     )
     return SweepSlice(
         tensor_parallel_size=flags.tensor_parallel_size,
         kv_cache_dtype=flags.kv_cache_dtype,
         refusal=None,
-        utilizations=axes.utilizations,
-        max_model_lens=axes.max_model_lens,
+        utilizations=utilizations,
+        max_model_lens=max_model_lens,
         pool_bytes=available.min(axis=0),
         num_blocks=num_blocks,
         max_concurrency=num_blocks[:, None] * concurrency,
-        fits=_fits(layout, available, num_blocks, axes.max_model_lens),
+        fits=_fits(layout, available, num_blocks, max_model_lens),
     )
 
 
