@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 8501
 BIN := .venv/bin
 
-.PHONY: run test check format bench score browser clean
+.PHONY: run test check format bench score browser engine clean
 
 .venv/.run-ready: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "KVScope needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
@@ -38,6 +38,9 @@ format: .venv/.test-ready
 
 bench: .venv/.test-ready
 	PYTHONPATH=. $(BIN)/python tests/bench.py
+
+engine: .venv/.run-ready
+	$(BIN)/python -m live.engine.environment
 
 score: .venv/.run-ready
 	$(BIN)/python -m planner score
