@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from live.http_source import http_source
-from live.recorder import Clock, Extras, Recorder
+from live.recorder import Beside, Clock, Recorder
 from live.recording import Recording
 from live.recording_schema import RecordingError
 from live.store import About, Retention, Store
@@ -43,13 +43,17 @@ def default_recordings_folder(environment: Mapping[str, str] = os.environ, platf
     return Path(environment.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "kvscope" / "recordings"
 
 
+def _nothing_beside(_address: str) -> tuple[Beside, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
     """How often engines are asked, how much is kept, and what is recorded beside their metrics."""
 
     interval_seconds: float = 1.0
     retention: Retention = field(default_factory=Retention)
-    extras: tuple[Callable[[], Extras], ...] = ()
+    beside: Callable[[str], tuple[Beside, ...]] = _nothing_beside  # by the engine's address
 
     def __post_init__(self) -> None:
         seconds = self.interval_seconds
@@ -98,7 +102,11 @@ class Monitor:
     def _begin(self, source: Source, store: Store, interval_seconds: float) -> Recorder:
         with self._lock:
             recorder = Recorder(
-                source, store, interval_seconds=interval_seconds, clock=self._clock, extras=self._keeping.extras
+                source,
+                store,
+                interval_seconds=interval_seconds,
+                clock=self._clock,
+                beside=self._keeping.beside(source.address),
             )
             self._recorders[source.address] = recorder
             recorder.start()

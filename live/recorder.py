@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from live.recording import Mark, Recording, Window
 from live.recording_schema import RecordingError
@@ -36,6 +37,18 @@ class Extras:
 
     numbers: Mapping[str, float] = field(default_factory=dict)
     frames: tuple[tuple[str, bytes], ...] = ()
+
+
+class Beside(Protocol):
+    """Something that is recorded beside an engine's metrics: NVML, the probe's tables, KV events."""
+
+    def sample(self) -> Extras:
+        """What there is now, at once: it never waits."""
+        ...
+
+    def close(self) -> None:
+        """Let go of sockets and threads."""
+        ...
 
 
 def changes(earlier: EngineSnapshot, later: EngineSnapshot) -> Iterator[tuple[str, str]]:
@@ -71,13 +84,13 @@ class Recorder:
         *,
         interval_seconds: float = 1.0,
         clock: Clock | None = None,
-        extras: Sequence[Callable[[], Extras]] = (),
+        beside: Sequence[Beside] = (),
     ) -> None:
         self._source = source
         self._store = store
         self._clock = clock or Clock()
         self._interval_seconds = interval_seconds
-        self._extras = tuple(extras)
+        self._beside = tuple(beside)
         self._lock = threading.Lock()  # over the store and the status
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -131,9 +144,9 @@ class Recorder:
     def _all_extras(self) -> Extras:
         numbers: dict[str, float] = {}
         frames: list[tuple[str, bytes]] = []
-        for extra in self._extras:
+        for beside in self._beside:
             with suppress(Exception):  # what is beside the metrics never costs a tick
-                found = extra()
+                found = beside.sample()
                 numbers.update(found.numbers)
                 frames.extend(found.frames)
         return Extras(numbers=numbers, frames=tuple(frames))
@@ -265,3 +278,6 @@ class Recorder:
         with self._lock:
             self._recording.close()  # first, so that the last one to close takes SQLite's side files away
             self._store.close()
+        for beside in self._beside:
+            with suppress(Exception):  # each gets its turn
+                beside.close()

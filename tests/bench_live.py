@@ -17,6 +17,7 @@ from live.store import About, Store
 
 NUM_SERIES = 40
 DAY_TICKS = 86_400
+BROWSERS = 20
 START_MS = 1_760_000_000_000
 
 
@@ -47,6 +48,18 @@ def open_and_draw_seconds(path: Path) -> float:
     return time.perf_counter() - start
 
 
+def browsers_seconds(path: Path) -> float:
+    """The seconds that one window of 15 minutes of 12 series costs for each of `BROWSERS` browsers."""
+    recording = Recording.open(path)
+    names = recording.summary().series[:12]
+    start = time.perf_counter()
+    for _ in range(BROWSERS):
+        drawn(recording.window(names, START_MS + 1000 * (DAY_TICKS - 900)), 1000)
+    seconds = time.perf_counter() - start
+    recording.close()
+    return seconds
+
+
 def upload_seconds(path: Path) -> float:
     """The seconds that the checks of an uploaded file take."""
     start = time.perf_counter()
@@ -66,7 +79,8 @@ def bench_recording() -> None:
         print(
             f"  a day: {path.stat().st_size / 2**20:.1f} MiB; opened and drawn   {_best(open_and_draw_seconds, path) * 1e3:8.1f} ms"
         )
-        print(f"  the same as an upload, checked         {_best(upload_seconds, path) * 1e3:8.1f} ms")
+        print(f"  {BROWSERS} browsers' windows of 12 series     {_best(browsers_seconds, path) * 1e3:8.1f} ms a second")
+        print(f"  the day as an upload, checked          {_best(upload_seconds, path) * 1e3:8.1f} ms")
 
 
 def _best(work: Callable[[Path], float], path: Path) -> float:

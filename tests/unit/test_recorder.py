@@ -218,22 +218,34 @@ def test_notes_stand_on_the_time_axis(bench):
     assert bench.marks() == [("note", "changed max_num_seqs"), ("alert", "usage above 95 %")]
 
 
-def test_extras_are_kept_and_a_failing_one_costs_nothing(tmp_path):
-    def broken() -> Extras:
-        raise OSError
+def test_what_is_beside_is_kept_and_a_failing_one_costs_nothing(tmp_path):
+    closed = []
 
-    def cards() -> Extras:
-        return Extras(numbers={"gpu0/used_bytes": 5e9}, frames=(("tables", b"abc"),))
+    class Broken:
+        def sample(self) -> Extras:
+            raise OSError
+
+        def close(self) -> None:
+            closed.append("broken")
+            raise OSError
+
+    class Cards:
+        def sample(self) -> Extras:
+            return Extras(numbers={"gpu0/used_bytes": 5e9}, frames=(("tables", b"abc"),))
+
+        def close(self) -> None:
+            closed.append("cards")
 
     path = tmp_path / "run.kvscope"
     store = Store.create(path, About(source="x"))
-    recorder = Recorder(FakeSource(), store, clock=FakeTime().clock(), extras=(broken, cards))
+    recorder = Recorder(FakeSource(), store, clock=FakeTime().clock(), beside=(Broken(), Cards()))
     recorder.tick()
     window, frames = recorder.window(["gpu0/used_bytes"]), list(recorder.recording.frames("tables"))
     recorder.stop()
 
     assert window.numbers.tolist() == [[5e9]]
     assert [payload for _, payload in frames] == [b"abc"]
+    assert closed == ["broken", "cards"]
 
 
 def test_a_replayed_recording_equals_the_live_run(bench):
