@@ -1,14 +1,5 @@
 // The block map and its step player. One frame is one byte a block; a stretch of steps comes as changes to it, so that
 // playing needs no server. Text from outside is only ever set as textContent.
-const FREE = 0, CACHED = 1, ACTIVE = 2, SHARED = 3, NULL = 4;
-const STATES = ["free", "cached and free", "in use", "shared", "null block"];
-const HUES = [
-  "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7b5ea7", "#b8a200",
-  "#8c2d4f", "#44aa99", "#5566cc", "#c46f3b", "#3f7d20", "#e07a9b", "#2f8fa3", "#a05195",
-  "#93a32a", "#1f5f8b", "#f0956c", "#6fae5b", "#9b3f2f", "#7fa6e8", "#b5852c", "#5f4b8b",
-  "#3cb0c4", "#d16ba5", "#6b7f2a", "#c94f5c", "#4e8f6f", "#a98fd0", "#8a6d3b",
-].map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
-const STATE_HUES = { [CACHED]: [86, 180, 233], [ACTIVE]: [0, 114, 178], [SHARED]: [230, 159, 0] };
 const SPEEDS = [1, 2, 5, 10, 30];
 const LARGEST_CELL = 72, LARGEST_ZOOMED = 46;
 const DETAIL_PIXELS = 7; // a cell this wide has room for a pattern
@@ -28,49 +19,6 @@ export default function (component) {
     view.lastData = data;
     view.receive(data);
   }
-}
-
-// A stretch comes once; later views of it bring only what the reader's choice changed.
-async function unpack(data, held) {
-  const words = new DataView(data.buffer, data.byteOffset, data.byteLength);
-  const length = words.getUint32(0, true);
-  const header = JSON.parse(new TextDecoder().decode(data.subarray(4, 4 + length)));
-  const body = data.slice(4 + length);
-  const light = sections(header.light_parts, body.slice(0, header.light_bytes));
-  if (!header.has_body) return { header, light, stretch: held && held.name === header.stretch ? held : null };
-  let heavy = body.slice(header.light_bytes);
-  if (header.packed) {
-    const stream = new Blob([heavy]).stream().pipeThrough(new DecompressionStream("deflate"));
-    heavy = new Uint8Array(await new Response(stream).arrayBuffer());
-  }
-  const part = sections(header.parts, heavy);
-  return { header, light, stretch: { name: header.stretch, part, first: spread(part, header.n) } };
-}
-
-function sections(parts, bytes) {
-  const found = {};
-  let at = 0;
-  for (const [name, kind, size] of parts) {
-    found[name] = kind === "u4" ? new Uint32Array(bytes.buffer, at, size) : new Uint8Array(bytes.buffer, at, size);
-    at += ((kind === "u4" ? size * 4 : size) + 3) & ~3;
-  }
-  return found;
-}
-
-// From runs of like blocks to one entry a block.
-function spread(part, n) {
-  const first = { map: new Uint8Array(n), codes: new Uint32Array(n), index: new Uint32Array(n), changed: new Uint32Array(n), content: new Uint32Array(n) };
-  const starts = part.run_starts;
-  for (let run = 0; run < starts.length; run++) {
-    const start = starts[run], end = run + 1 < starts.length ? starts[run + 1] : n;
-    first.map.fill(part.run_bytes[run], start, end);
-    first.codes.fill(part.run_codes[run], start, end);
-    first.changed.fill(part.run_changed[run], start, end);
-    const index = part.run_indices[run] - start, content = part.run_contents[run];
-    for (let block = start; block < end; block++) first.index[block] = index + block;
-    if (content) for (let block = start; block < end; block++) first.content[block] = content + 2 * (block - start);
-  }
-  return first;
 }
 
 class View {
@@ -121,6 +69,7 @@ class View {
     if (isJump) this.pause(false);
     this.show(inside(header, wanted) ? wanted : header.step);
     this.drawLegend();
+    if (isJump && !isNew) this.noteLink();
     this.root.dataset.answers = Number(this.root.dataset.answers || 0) + 1;
   }
 
@@ -239,7 +188,15 @@ class View {
     clearTimeout(this.later);
     if (this.asked === this.step && !mustHaveAll) return;
     this.asked = this.step;
+    this.noteLink();
     this.component.setStateValue("step", { step: this.step, held: mustHaveAll ? "" : this.stretch?.name ?? "" });
+  }
+
+  // The step in the address, without a new entry in the browser's history for each.
+  noteLink() {
+    const others = location.search.slice(1).split("&").filter((each) => each && !each.startsWith("sim="));
+    const text = this.header.link + (this.step ? `~step.${this.step}` : "");
+    history.replaceState(history.state, "", `?${[...others, `sim=${text}`].join("&")}${location.hash}`);
   }
 
   pick(block) {
@@ -548,7 +505,7 @@ class View {
 
   drawList() {
     const { header, at } = this, rows = this.rows();
-    const key = JSON.stringify([rows, header.selected, header.run]);
+    const key = JSON.stringify([rows, header.selected, header.run, header.by]);
     if (key === this.listKey) return;
     this.listKey = key;
     const focused = this.root.getRootNode().activeElement?.dataset?.ordinal;
@@ -714,12 +671,13 @@ class View {
   }
 
   save() {
-    const layout = this.layout(), scale = 2, head = 62, foot = 34;
-    const canvas = make("canvas", { width: layout.width * scale, height: (layout.height + head + foot) * scale });
+    const layout = this.layout(), scale = 2, head = 62, foot = 34 * Math.ceil(this.legend.children.length / 3);
+    const width = Math.max(layout.width, 700);
+    const canvas = make("canvas", { width: width * scale, height: (layout.height + head + foot) * scale });
     const paint = canvas.getContext("2d"), look = this.colours();
     paint.scale(scale, scale);
     paint.fillStyle = css(look.back);
-    paint.fillRect(0, 0, layout.width, layout.height + head + foot);
+    paint.fillRect(0, 0, width, layout.height + head + foot);
     paint.fillStyle = css(look.text);
     paint.font = "600 17px system-ui, sans-serif";
     paint.fillText(`${this.header.title} · step ${this.step}`, 4, 22);
@@ -732,16 +690,15 @@ class View {
     paint.clip();
     this.paint(paint, layout);
     paint.restore();
-    let x = 4;
     paint.textBaseline = "middle";
-    for (const item of this.legend.children) {
-      paint.drawImage(item.firstChild, x, head + layout.height + 9, 18, 18);
+    paint.textAlign = "left";
+    paint.font = "13px system-ui, sans-serif";
+    [...this.legend.children].forEach((item, place) => {
+      const x = 4 + (place % 3) * 200, y = head + layout.height + 9 + Math.floor(place / 3) * 28;
+      paint.drawImage(item.firstChild, x, y, 18, 18);
       paint.fillStyle = css(look.text);
-      paint.font = "13px system-ui, sans-serif";
-      paint.textAlign = "left";
-      paint.fillText(item.textContent, x + 24, head + layout.height + 18);
-      x += 44 + paint.measureText(item.textContent).width;
-    }
+      paint.fillText(item.textContent, x + 24, y + 9);
+    });
     canvas.toBlob((blob) => {
       const address = URL.createObjectURL(blob);
       const anchor = make("a", { href: address, download: `kvscope-blocks-step-${this.step}.png` });
@@ -751,10 +708,6 @@ class View {
       setTimeout(() => URL.revokeObjectURL(address), 2000);
     }, "image/png");
   }
-}
-
-function inside(header, step) {
-  return step >= header.base && step < header.base + header.count;
 }
 
 function make(name, values) {
@@ -781,53 +734,4 @@ function kindOf(text) {
 
 function short(name) {
   return name.length > 5 ? `${name.slice(0, 4)}…` : name;
-}
-
-function mix(rgb, other, part) {
-  return rgb.map((value, place) => Math.round(value + (other[place] - value) * part));
-}
-
-function css(rgb) {
-  return `rgb(${rgb[0]},${rgb[1]},${rgb[2]})`;
-}
-
-function pack(rgb) {
-  return ((255 << 24) | (rgb[2] << 16) | (rgb[1] << 8) | rgb[0]) >>> 0;
-}
-
-function luminance(rgb) {
-  const [r, g, b] = rgb.map((value) => ((value /= 255) <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-}
-
-function inkOn(rgb) {
-  return luminance(rgb) > 0.18 ? [11, 22, 32] : [255, 255, 255];
-}
-
-function hatch(paint, x, y, size, colour) {
-  paint.save();
-  paint.beginPath();
-  paint.rect(x, y, size, size);
-  paint.clip();
-  paint.strokeStyle = colour;
-  paint.lineWidth = Math.max(0.8, size / 22);
-  paint.beginPath();
-  const gap = Math.max(3, size / 5);
-  for (let at = gap / 2; at < 2 * size; at += gap) {
-    paint.moveTo(x + at, y);
-    paint.lineTo(x, y + at);
-  }
-  paint.stroke();
-  paint.restore();
-}
-
-function cross(paint, x, y, size, colour) {
-  paint.strokeStyle = colour;
-  paint.lineWidth = Math.max(1, size / 14);
-  paint.beginPath();
-  paint.moveTo(x + size * 0.3, y + size * 0.3);
-  paint.lineTo(x + size * 0.7, y + size * 0.7);
-  paint.moveTo(x + size * 0.7, y + size * 0.3);
-  paint.lineTo(x + size * 0.3, y + size * 0.7);
-  paint.stroke();
 }

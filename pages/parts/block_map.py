@@ -1,6 +1,6 @@
 """The block map component: a canvas with one byte a block, its step player and its list of requests.
 
-Colours are the drawing's own (`block_map.js`): 31 hues that stay apart for the colour-blind, and beside each hue a label
+Colours are the drawing's own (`block_paint.js`): 31 hues that stay apart for the colour-blind, and beside each hue a label
 or a pattern. What it is sent is made by `step_player`.
 """
 
@@ -19,7 +19,9 @@ _component = st.components.v2.component(
     "kvscope_block_map",
     html=(_FOLDER / "block_map.html").read_text(encoding="utf-8"),
     css=(_FOLDER / "block_map.css").read_text(encoding="utf-8"),
-    js=(_FOLDER / "block_map.js").read_text(encoding="utf-8"),
+    js="".join(
+        (_FOLDER / name).read_text(encoding="utf-8") for name in ("block_wire.js", "block_paint.js", "block_map.js")
+    ),
 )
 
 

@@ -172,7 +172,6 @@ def stage(player: StepPlayer, job: SimulationJob) -> None:
         persist_state="session",
     )
     _LOOKS[looked_at or _FIRST_LOOK](player, job, view.step)
-    state.write_link(simulate_state.link_text())
 
 
 def _lesson() -> None:

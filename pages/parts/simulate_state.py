@@ -162,13 +162,15 @@ def plan_now() -> Plan | None:
 
 def link_text() -> str | None:
     """The simulation as the link's compact text; None before the page was seen."""
-    if not value("is_started"):
-        return None
+    return _link_of(step_now()) if value("is_started") else None
+
+
+def _link_of(step: int) -> str:
     asked = asked_now()
     start = _start(asked.workload)
     if asked.workload != TABLE:
         asked = replace(asked, rows=start.rows)
-    return simulate_request.to_link(asked, start, step_now())
+    return simulate_request.to_link(asked, start, step)
 
 
 def _start(workload: str) -> SimulationInput:
@@ -290,6 +292,7 @@ def view_of(run: Run) -> View:
         colour_by=value("colour_by") or COLOURS[0],
         selected=run.timeline.ordinal(chosen) if chosen in names else None,
         held_stretch=value("held") or "",
+        link=_link_of(0),
     )
 
 

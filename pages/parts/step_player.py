@@ -59,6 +59,7 @@ class View:
     colour_by: ColourBy = "request"
     selected: int | None = None  # a sequence's ordinal
     held_stretch: str = ""  # the stretch that the browser already has
+    link: str = ""  # what the address says of the simulation, but for the step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +290,7 @@ def _stretch_header(run: Run, stretch: Stretch, known: set[int]) -> dict[str, ob
 
 def _moment_header(run: Run, view: View, frame: StepFrame) -> dict[str, object]:
     rows = _rows(run, frame)
-    return {"by": view.colour_by, "selected": view.selected, "jump": view.jump, "rows": rows}
+    return {"by": view.colour_by, "selected": view.selected, "jump": view.jump, "link": view.link, "rows": rows}
 
 
 def _owners(codes: U32) -> set[int]:

@@ -71,6 +71,7 @@ def test_the_buttons_step_colours_change_and_the_link_follows(open_page) -> None
     painted(page, 2)
     expect(page.locator(".say")).to_contain_text("r2 shares blocks 1–3 with r1")
     page.wait_for_url("**step.2")
+    entries = page.evaluate("history.length")
     page.get_by_role("button", name="Last step").click()
     painted(page, 40)
     page.get_by_role("button", name="One step back").click()
@@ -79,6 +80,7 @@ def test_the_buttons_step_colours_change_and_the_link_follows(open_page) -> None
 
     painted(page, 0)
     expect(where(page)).to_have_text("Step 0 of 40")
+    assert page.evaluate("history.length") == entries
 
 
 def test_it_plays_by_itself_and_pauses(open_page) -> None:
