@@ -9,9 +9,9 @@ from planner.facts import PlanError
 from planner.inventory import ModelFacts, QuantFacts
 from planner.model_config import read_model
 from planner.quant_compressed import CompressedTensors
-from planner.quant_formats import PLAIN, fp8, nvfp4
+from planner.quant_formats import PLAIN, fp8, integer_groups, mx, nvfp4
 from planner.quant_integers import Gptq
-from planner.quant_methods import Fp8, KernelChoice, mxfp4_experts
+from planner.quant_methods import Fp8, KernelChoice, Quark, mxfp4_experts
 from planner.quant_modelopt import ModelOpt
 from planner.request import EngineFlags
 from planner.weights import rank_weights
@@ -135,3 +135,49 @@ def test_a_group_size_of_nought_is_refused() -> None:
 
     with pytest.raises(PlanError, match="group_size"):
         rank_weights(model, make_resolved(gpu=make_gpu(), flags=EngineFlags()), 0)
+
+
+def _quark(weight: dict[str, Any], **settings: Any) -> Quark:
+    return Quark(_facts(global_quant_config={"weight": weight}, **settings), KERNELS)
+
+
+@pytest.mark.parametrize(
+    ("weight", "expected"),
+    [
+        ({"dtype": "fp8_e4m3", "qscheme": "per_tensor"}, (8, "tensor")),
+        ({"dtype": "fp8_e4m3", "qscheme": "per_channel"}, (8, "channel")),
+        ({"dtype": "int8", "qscheme": "per_channel"}, (8, "channel")),
+    ],
+)
+def test_quark_scales_as_its_scheme_says(weight: dict[str, Any], expected: tuple[int, str]) -> None:
+    made = _quark(weight).linear(DOWN)
+
+    assert (made.bits, made.scale) == expected
+
+
+def test_quark_in_groups_is_mxfp4_or_integers_by_the_group() -> None:
+    assert _quark({"dtype": "fp4", "qscheme": "per_group"}).linear(DOWN) == mx(4)
+    four_bits = _quark({"dtype": "int4", "qscheme": "per_group", "group_size": 64}).linear(DOWN)
+    assert four_bits == integer_groups(4, 64, has_zeros=False)
+
+
+def test_quark_leaves_alone_what_it_excludes() -> None:
+    method = _quark({"dtype": "fp4"}, exclude=[*QKV, "model.layers.1.mlp.experts.0.w1"])
+
+    assert method.linear(QKV) == PLAIN
+    assert method.experts(EXPERTS) == PLAIN
+    assert method.experts(("model.layers.2.mlp.experts",)) == mx(4)
+    assert method.cache_tensors(is_mla=True) == ()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"global_quant_config": None},
+        {"global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}, "layer_quant_config": {"*.q_proj": {}}},
+        {"global_quant_config": {"weight": {"dtype": "int3"}}},
+    ],
+)
+def test_a_quark_scheme_that_is_not_known_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(PlanError, match="global_quant_config"):
+        Quark(_facts(**settings), KERNELS)

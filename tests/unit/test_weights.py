@@ -145,6 +145,24 @@ def test_a_checkpoint_of_another_size_is_shown_with_both() -> None:
     assert "stored copy of the tied head" in findings[0].text
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("model.layers.2.mlp.down_proj.weight", "multi-token-prediction part"),
+        ("mtp.fc.weight", "multi-token-prediction part"),
+        ("model.layers.0.self_attn.rotary_emb.inv_freq", "rotary or mask buffers"),
+    ],
+)
+def test_what_a_checkpoint_holds_beyond_vllms_modules_is_named(name: str, said: str) -> None:
+    beyond = CheckpointTensor(name=name, dtype="BF16", shape=(1000, 256), num_bytes=512_000)
+    built = rank_weights(_model(), make_resolved(), 0).parameter_bytes
+    documents = make_documents(CONFIG, tensors=(beyond,), checkpoint_total_bytes=built + 512_000)
+
+    findings = checkpoint_findings(read_model(documents), make_resolved())
+
+    assert said in findings[0].text
+
+
 def test_a_checkpoint_of_the_same_size_says_nothing() -> None:
     built = rank_weights(_model(), make_resolved(), 0).parameter_bytes
 
