@@ -22,6 +22,8 @@ from live.metric_names import CACHE_CONFIG_INFO, PROCESS_START, is_own
 
 LARGEST_TEXT_BYTES = 5 * 1000 * 1000
 _LONGEST_KEPT_HEAD = 4000
+_MOST_PARTS = 60  # of one broken line
+_SEAM = "\ufffd"  # where a broken line was joined between two digits
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
@@ -36,6 +38,7 @@ _WRITTEN_LINE_END = re.compile(r"\\n(?=\s*(?:#|(?:ray_)?vllm[:_]|$))")  # of a t
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _PLAIN_VALUE = re.compile(r"[+-]?\d{1,300}(?:\.\d+)?(?:[eE][+-]?\d{1,4})?|[+-]?Inf|NaN")
 _WHOLE_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"(?=\s*[,}])')
+_TAG = re.compile(r"</?[a-z]+[^<>{}]*>")
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "\u00a0": " "})
 # What Python's client writes: 12.0, 1.5e+09, NaN. A number without its point may have lost digits.
 _FLOAT_AS_WRITTEN = re.compile(r"[+-]?(?:\d+\.\d+(?:e[+-]\d{2,})?|\d+e[+-]\d{2,}|Inf)|NaN")
@@ -132,7 +135,7 @@ def _repaired_piece(piece: str) -> RawSeries | None:
 
 def _pieces(line: str) -> Iterator[str]:
     """The parts of a line that the parser refused: entities and typographic quotes undone, then cut where samples begin."""
-    text = html.unescape(line).translate(_QUOTES)
+    text = _TAG.sub(" ", html.unescape(line)).translate(_QUOTES)
     if '=\\"' in text and '="' not in text:
         text = text.replace('\\"', '"')
     first = _FIRST_OWN.search(text)
@@ -177,13 +180,30 @@ def _has_lost_digits(last_line: str, lines: list[str]) -> bool:
     return not _FLOAT_AS_WRITTEN.fullmatch(last) and bool(others) and all(map(_FLOAT_AS_WRITTEN.fullmatch, others))
 
 
+def _unwrapped(lines: list[str]) -> list[str]:
+    """Lines that a terminal broke inside their labels, joined again; a number that was broken is marked and so not read."""
+    joined: list[str] = []
+    open_parts = 0
+    for line in lines:
+        is_start = line.startswith("#") or not line or _FIRST_OWN.match(line) is not None
+        if open_parts and not is_start:
+            seam = _SEAM if joined[-1][-1:].isdigit() and line[:1].isdigit() else ""
+            joined[-1] += seam + line
+            open_parts = 0 if open_parts > _MOST_PARTS or "}" in line else open_parts + 1
+            continue
+        joined.append(line)
+        is_broken = _FIRST_OWN.match(line) is not None and "{" in line and "}" not in line
+        open_parts = 1 if is_broken else 0
+    return joined
+
+
 def read_exposition(text: str) -> Exposition:
     """The series of vLLM (and the process's start) in `text`; never raises."""
     if text.count("\n") <= 1 and "\\n" in text:
         text = _WRITTEN_LINE_END.sub("\n", text)
     lines = [line.strip() for line in text.split("\n")]
     has_cut_end = bool(lines[-1])
-    interesting = [line for line in lines if any(word in line for word in _INTERESTING)]
+    interesting = [line for line in _unwrapped(lines) if any(word in line for word in _INTERESTING)]
     reading = _Reading()
     if has_cut_end and interesting and interesting[-1] == lines[-1] and _has_lost_digits(lines[-1], interesting):
         reading.unread.append(interesting.pop()[:200])

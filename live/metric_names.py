@@ -91,6 +91,7 @@ PREFIX_FIELDS = {
     "prefix_cache_hits_tokens": "prefix_cache_hits_blocks",
 }
 OLD_PREFIX_NAMES = {"vllm:gpu_prefix_cache_queries", "vllm:gpu_prefix_cache_hits"}
+NEW_NAMES_BESIDE_OLD_PREFIX = {"vllm:prefix_cache_queries", "vllm:prefix_cache_hits", "vllm:kv_cache_usage_perc"}
 
 _DIRECTED = {name for rule in NUMBER_RULES.values() if rule.picks for name in rule.names[1:]}
 PLAIN_NAMES = {name for rule in NUMBER_RULES.values() for name in rule.names} - _DIRECTED

@@ -15,6 +15,7 @@ from live.cache_config import cache_config_from_labels, config_findings
 from live.exposition import Exposition, RawSeries, read_exposition
 from live.metric_names import (
     CACHE_CONFIG_INFO,
+    NEW_NAMES_BESIDE_OLD_PREFIX,
     NUMBER_RULES,
     OLD_PREFIX_NAMES,
     PLAIN_NAMES,
@@ -57,10 +58,39 @@ class _Engine:
             self.findings.append(code_finding)
 
 
+def _take_config(engine: _Engine, config: CacheConfig) -> None:
+    """The later of two, but one that knows its blocks before one that was written ahead of the profile."""
+    known = engine.config
+    if known is not None and known.num_gpu_blocks is not None:
+        if config.num_gpu_blocks is None:
+            return
+        if config.num_gpu_blocks != known.num_gpu_blocks:
+            _warn_of_repeats(engine, CACHE_CONFIG_INFO)
+    engine.config = config
+
+
+def _take_plain(engine: _Engine, name: str, series: OwnedSeries) -> None:
+    process = dict(series.labels).get("pid", "")
+    values = engine.plain[name]
+    if process in values and values[process] != series.value:
+        _warn_of_repeats(engine, name)
+    values[process] = series.value
+
+
+def _warn_of_repeats(engine: _Engine, name: str) -> None:
+    if any(finding.code == "series-repeated" for finding in engine.findings):
+        return
+    text = (
+        f"The text holds the same series twice with different values, first {name}: two readings, or two servers that "
+        "cannot be told apart. The later one is shown."
+    )
+    engine.warn(Finding(code="series-repeated", severity="warning", text=text, field=name))
+
+
 def _take(engine: _Engine, series: OwnedSeries) -> None:
     name = canonical(series.name)
     if name == CACHE_CONFIG_INFO:
-        engine.config = cache_config_from_labels(series.labels)
+        _take_config(engine, cache_config_from_labels(series.labels))
         return
     if series.name.endswith("_created"):
         return
@@ -70,7 +100,7 @@ def _take(engine: _Engine, series: OwnedSeries) -> None:
         labels = tuple(pair for pair in series.labels if pair[0] != "le")
         engine.buckets[part[0], labels][part[1] + bound] = series.value
     elif name in PLAIN_NAMES:
-        engine.plain[name][dict(series.labels).get("pid", "")] = series.value
+        _take_plain(engine, name, series)
     elif len(engine.labelled) < _MOST_SERIES:
         engine.labelled[name, series.labels] = series.value
 
@@ -87,19 +117,27 @@ def _plain_value(engine: _Engine, name: str) -> float | None:
     return next(iter(values.values()), None)
 
 
+def _directed_value(engine: _Engine, name: str, picks: tuple[tuple[str, str], ...]) -> float | None:
+    """The value in one direction: to or from the CPU, or the only other medium there is (GPU_to_SHARED_STORAGE)."""
+    series = {labels: value for (key, labels), value in engine.labelled.items() if key == name}
+    exact = [value for labels, value in series.items() if set(picks) <= set(labels)]
+    (label, wanted), *_ = picks
+    is_store = wanted.startswith("GPU_")
+    other = [
+        value
+        for labels, value in series.items()
+        for given, text in labels
+        if given == label and (text.startswith("GPU_to_") if is_store else text.endswith("_to_GPU"))
+    ]
+    return exact[0] if exact else other[0] if len(other) == 1 else None
+
+
 def _candidates(engine: _Engine, rule: NumberRule) -> list[tuple[str, float]]:
     """What each name of the rule says, newest name first."""
     found = []
     for place, name in enumerate(rule.names):
         if rule.picks and place == len(rule.names) - 1:
-            value = next(
-                (
-                    value
-                    for (key, labels), value in engine.labelled.items()
-                    if key == name and set(rule.picks) <= set(labels)
-                ),
-                None,
-            )
+            value = _directed_value(engine, name, rule.picks)
         else:
             value = _plain_value(engine, name)
         if value is not None:
@@ -149,12 +187,20 @@ def _prefix_unit(help_texts: Mapping[str, str]) -> str | None:
     return None
 
 
+def _unit_of(engine: _Engine, used: str | None, help_texts: Mapping[str, str]) -> str | None:
+    """The unit of a prefix counter. The old names stood beside the new ones, as tokens, before they went (0.10 to 0.11)."""
+    if used not in OLD_PREFIX_NAMES:
+        return "tokens"
+    has_new_names = any(name in engine.plain for name in NEW_NAMES_BESIDE_OLD_PREFIX)
+    return _prefix_unit(help_texts) or ("tokens" if has_new_names else None)
+
+
 def _numbers(engine: _Engine, help_texts: Mapping[str, str]) -> dict[str, float | None]:
     numbers: dict[str, float | None] = {}
     for field_name, rule in NUMBER_RULES.items():
         used, value = _number(engine, rule)
-        unit = _prefix_unit(help_texts) if used in OLD_PREFIX_NAMES else "tokens"
-        if field_name not in PREFIX_FIELDS or unit == "tokens":
+        unit = _unit_of(engine, used, help_texts) if field_name in PREFIX_FIELDS else "tokens"
+        if unit == "tokens":
             numbers[field_name] = value
         elif unit == "blocks":
             numbers[PREFIX_FIELDS[field_name]] = value

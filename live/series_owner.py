@@ -12,7 +12,7 @@ from live.samples import EngineIdentity
 from planner.facts import Finding
 
 _USAGE = {"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"}
-_IDENTITY_LABELS = {"model_name", "engine"}
+_IDENTITY_LABELS = {"model_name", "engine", "model"}  # Triton's vLLM backend says "model"
 _MOST_ENGINES = 256  # of one text; more is no fleet but a broken or hostile text
 
 
@@ -43,7 +43,7 @@ def _claim(one: RawSeries, place_labels: frozenset[str]) -> _Claim:
     places = sorted((name, text) for name, text in labels.items() if name in place_labels)
     kept = labels if is_config else {k: v for k, v in labels.items() if k not in place_labels | _IDENTITY_LABELS}
     identity = EngineIdentity(
-        model_name=labels.get("model_name"),
+        model_name=labels.get("model_name") or (None if is_config else labels.get("model")),
         engine=labels.get("engine"),
         replica=",".join(f"{name}={text}" for name, text in places) or None,
     )

@@ -112,6 +112,15 @@ def test_transfers_exported_twice_are_counted_once():
     assert (engine.offload_store_seconds, engine.offload_load_seconds) == (None, 1.5)
 
 
+def test_a_transfer_to_another_medium_counts_where_it_is_the_only_one():
+    line = f'vllm:kv_offload_total_bytes_total{{{V1},transfer_type="GPU_to_SHARED_STORAGE"}} 70.0'
+    second = line.replace("SHARED_STORAGE", "DISK")
+
+    assert one(line).offload_store_bytes == 70
+    assert one(line).offload_load_bytes is None
+    assert one(line, second).offload_store_bytes is None
+
+
 def test_a_family_nobody_named_is_kept_with_its_labels():
     engine = one(f'vllm:brand_new_thing{{{V1},colour="red"}} 4.0')
 
@@ -172,10 +181,28 @@ def test_a_time_or_an_exemplar_behind_the_value_is_no_part_of_it(tail):
     assert one(f"vllm:prompt_tokens_total{{{V1}}} 12.0{tail}").prompt_tokens == 12
 
 
-def test_the_later_of_two_equal_series_counts():
-    lines = [f"vllm:num_requests_running{{{V1}}} 1.0", 'vllm:num_requests_running{model_name="M",engine="0"} 2.0']
+def test_the_later_of_two_equal_series_counts_and_it_is_said():
+    lines = [
+        f"vllm:num_requests_running{{{V1}}} 1.0",
+        'vllm:num_requests_running{model_name="M",engine="0"} 2.0',
+        f"vllm:kv_cache_usage_perc{{{V1}}} 0.5",
+        f"vllm:kv_cache_usage_perc{{{V1}}} 0.5",
+    ]
 
     assert one(*lines).num_requests_running == 2
+    assert codes(*lines) == ["series-repeated"]
+
+
+def test_a_config_that_knows_its_blocks_wins_over_one_that_does_not():
+    lines = [
+        'vllm:cache_config_info{num_gpu_blocks="7281"} 1.0',
+        'vllm:cache_config_info{num_gpu_blocks="None"} 1.0',
+    ]
+
+    assert one(*lines).cache_config.num_gpu_blocks == 7281
+    assert one(*reversed(lines)).cache_config.num_gpu_blocks == 7281
+    assert codes(*lines) == []
+    assert codes(lines[0], lines[0].replace("7281", "9")) == ["series-repeated"]
 
 
 @pytest.mark.parametrize(("second", "value", "found"), [("1.0", 1, []), ("2.0", None, ["metric-per-process"])])
@@ -209,6 +236,14 @@ def test_the_help_line_tells_what_the_early_prefix_counter_counts(help_line, tok
 
     assert (engine.prefix_cache_queries_tokens, engine.prefix_cache_queries_blocks) == (tokens, blocks)
     assert codes(*lines) == [code] * (code is not None)
+
+
+def test_an_old_prefix_name_beside_new_names_counts_tokens():
+    lines = [f"vllm:gpu_prefix_cache_hits_total{{{V1}}} 8.0", f"vllm:prefix_cache_queries_total{{{V1}}} 32.0"]
+
+    engine = one(*lines)
+
+    assert (engine.prefix_cache_queries_tokens, engine.prefix_cache_hits_tokens) == (32, 8)
 
 
 # -- cache_config_info ----------------------------------------------------------------------------------------------------
@@ -347,6 +382,11 @@ vllm:num_requests_running{engine="0"} 3.0 vllm:num_requests_waiting{engine="0"} 
         'vllm:num_requests_running{engine=\\"0\\",model_name=\\"M\\"} 3.0\n',
         'vllm:num_requests_running{engine="0", model_name="M",}   3.0\r\n',
         'vllm:num_requests_running{engine="0",model_name="M"} 3.0 ``` and so on\n',
+        '<pre>vllm:num_requests_running{engine="0"} 3.0<br></pre>\n',
+        "vllm:num_requests_running{} 3.0\n",
+        'metrics.txt:12:vllm:num_requests_running {engine="0"} 3.0\n',
+        'vllm:num_requests_running{model="M",version="1"} 3.0\n',
+        'vllm:num_requests_running{engine="0",\n  model_na\nme="M"} 3.0\n',
         '{__name__="vllm:num_requests_running",engine="0",model_name="M"} 3.0\n',
         '# TYPE vllm:num_requests_running gauge\\nvllm:num_requests_running{engine="0"} 3.0\\n',
         ONE_LINE,
@@ -386,6 +426,20 @@ def test_a_cut_config_line_keeps_its_whole_labels():
     config = one('vllm:cache_config_info{block_size="16",num_gpu_blocks="7281",num_cpu_blocks="20').cache_config
 
     assert (config.block_size, config.num_gpu_blocks, config.num_cpu_blocks) == (16, 7281, None)
+
+
+def test_a_config_line_broken_by_a_terminal_is_joined_and_its_broken_number_not_read():
+    config = one(
+        'vllm:cache_config_info{block_si\nze="16",num_gpu_blocks="72\n81",num_cpu_blocks="20"} 1.0'
+    ).cache_config
+
+    assert (config.block_size, config.num_gpu_blocks, config.num_cpu_blocks) == (16, None, 20)
+
+
+def test_a_line_that_is_never_closed_swallows_no_other():
+    lines = ["vllm:num_requests_waiting{engine=", *(["junk"] * 80), f"vllm:num_requests_running{{{V1}}} 1.0"]
+
+    assert one(*lines).num_requests_running == 1
 
 
 def test_a_value_that_lost_its_digits_is_not_taken():
