@@ -6,7 +6,7 @@ Rules are those of vLLM 0.33's `get_quant_method` of the class of the same name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -94,28 +94,36 @@ class Unquantized(Method):
     """No quantisation."""
 
 
-class Fp8(Method):
+class _AllButListed(Method):
+    """One format for every linear and expert that a list does not name, with scales beside the KV cache."""
+
+    def __init__(self, ignored: Iterable[str], quantized: Format) -> None:
+        self._ignored = frozenset(bare(name) for name in ignored)
+        self._format = quantized
+
+    def linear(self, names: Names) -> Format:
+        """Quantised unless every fused name is on the list."""
+        return PLAIN if all(bare(name) in self._ignored for name in names) else self._format
+
+    def experts(self, names: Names) -> Format:
+        """Quantised unless the list names the layer's experts."""
+        return PLAIN if any(holds_experts(name, self._ignored) for name in names) else self._format
+
+    def cache_tensors(self, *, is_mla: bool) -> tuple[int, ...]:
+        """Scales of q, k, v and probabilities; MLA layers get none."""
+        return () if is_mla else (_SCALAR_BYTES,) * 4
+
+
+class Fp8(_AllButListed):
     """`quant_method: fp8`: static or dynamic per tensor, or in blocks (DeepSeek, Qwen)."""
 
     def __init__(self, facts: QuantFacts, kernels: KernelChoice) -> None:
         del kernels
         settings = facts.settings
-        self._ignored = frozenset(bare(name) for name in texts(settings, "ignored_layers", "modules_to_not_convert"))
         block = settings.get("weight_block_size")
         is_static = settings.get("activation_scheme") == "static"
-        self._format = fp8("block", block=block_size(block)) if block else fp8("tensor", is_static=is_static)
-
-    def linear(self, names: Names) -> Format:
-        """FP8 unless every fused name is on the list."""
-        return PLAIN if all(bare(name) in self._ignored for name in names) else self._format
-
-    def experts(self, names: Names) -> Format:
-        """FP8 unless the list names the layer's experts."""
-        return PLAIN if any(holds_experts(name, self._ignored) for name in names) else self._format
-
-    def cache_tensors(self, *, is_mla: bool) -> tuple[int, ...]:
-        """Scales of q, k, v and probabilities; MLA layers get none from this method."""
-        return () if is_mla else (_SCALAR_BYTES,) * 4
+        quantized = fp8("block", block=block_size(block)) if block else fp8("tensor", is_static=is_static)
+        super().__init__(texts(settings, "ignored_layers", "modules_to_not_convert"), quantized)
 
 
 def block_size(value: object) -> tuple[int, int]:
@@ -218,7 +226,7 @@ class Mxfp4(Method):
         return self._experts
 
 
-class Quark(Method):
+class Quark(_AllButListed):
     """AMD Quark: one global scheme with an exclude list; per-layer schemes are refused rather than guessed."""
 
     _BITS: ClassVar[dict[str, int]] = {"fp8_e4m3": 8, "fp4": 4, "int8": 8, "int4": 4}
@@ -226,7 +234,6 @@ class Quark(Method):
     def __init__(self, facts: QuantFacts, kernels: KernelChoice) -> None:
         del kernels
         settings = facts.settings
-        self._ignored = frozenset(bare(name) for name in texts(settings, "exclude"))
         scheme = settings.get("global_quant_config")
         weight = scheme.get("weight") if isinstance(scheme, dict) else None
         if settings.get("layer_quant_config") or not isinstance(weight, dict):
@@ -236,19 +243,7 @@ class Quark(Method):
         dtype = str(weight.get("dtype"))
         if dtype not in self._BITS:
             raise _bad("global_quant_config.weight.dtype", dtype, " or ".join(self._BITS))
-        self._format = _quark_format(dtype, self._BITS[dtype], weight)
-
-    def linear(self, names: Names) -> Format:
-        """Quantised unless on the list."""
-        return PLAIN if all(bare(name) in self._ignored for name in names) else self._format
-
-    def experts(self, names: Names) -> Format:
-        """Quantised unless the list names the layer's experts."""
-        return PLAIN if any(holds_experts(name, self._ignored) for name in names) else self._format
-
-    def cache_tensors(self, *, is_mla: bool) -> tuple[int, ...]:
-        """Scales of q, k, v and probabilities."""
-        return () if is_mla else (_SCALAR_BYTES,) * 4
+        super().__init__(texts(settings, "exclude"), _quark_format(dtype, self._BITS[dtype], weight))
 
 
 def _quark_format(dtype: str, bits: int, weight: Settings) -> Format:
