@@ -29,7 +29,9 @@ from live.writer_lock import WriterLock
 from planner.units import MIB
 
 _TICKS_BETWEEN_PRUNING = 60
-_HOLE_INTERVALS = 2.5  # more than this many intervals without a tick or a named gap: nobody was sampling
+# More than so many intervals, and a poll that took its longest, without a tick or a named gap: nobody was sampling.
+_HOLE_INTERVALS = 2.5
+_LONGEST_POLL_MS = 2500
 _PAGES_FREED_AT_ONCE = 2000
 STOPPED_STATE = "recorder_stopped"
 
@@ -112,6 +114,7 @@ class Store:
         ).fetchone()[0]
         self.last_ms: int | None = int(last) or None
         self._open_gap: tuple[int, str] | None = None
+        self._longest_hole_ms = _HOLE_INTERVALS * self._interval_ms  # at once after a start: no poll was under way
         self._ticks_since_pruning = 0
 
     @contextmanager
@@ -141,6 +144,7 @@ class Store:
                 self._add_document(time_ms, document)
             connection.execute("INSERT INTO tick VALUES (?, ?)", (time_ms, encode_row(row)))
             self.last_ms = time_ms
+            self._longest_hole_ms = _HOLE_INTERVALS * self._interval_ms + _LONGEST_POLL_MS
             self._tail_ticks += 1
             self._keep_house(time_ms)
 
@@ -193,7 +197,7 @@ class Store:
         if self._open_gap is not None:
             self._connection.execute("UPDATE gap SET end_ms = ? WHERE start_ms = ?", (time_ms, self._open_gap[0]))
             self._open_gap = None
-        elif self.last_ms is not None and time_ms - self.last_ms > _HOLE_INTERVALS * self._interval_ms:
+        elif self.last_ms is not None and time_ms - self.last_ms > self._longest_hole_ms:
             start_ms = self.last_ms + min(self._interval_ms, (time_ms - self.last_ms) // 2)
             text = "Nobody was sampling: the recorder was stopped, or the machine slept."
             self._connection.execute(

@@ -164,6 +164,19 @@ def test_time_without_any_tick_becomes_a_gap(path):
     assert (gap.start_ms - START, gap.end_ms - START, gap.state) == (3000, 60_000, "recorder_stopped")
 
 
+def test_a_slow_poll_is_no_gap_but_a_short_stop_of_the_recorder_is(path):
+    store = Store.create(path, About(source="x", interval_ms=200))
+    store.append(START, {"a": 1.0}, "")
+    store.append(START + 2000, {"a": 1.0}, "")
+    store.close()
+    store = Store.resume(path)
+    store.append(START + 4000, {"a": 1.0}, "")
+    store.append(START + 6000, {"a": 1.0}, "")
+    store.close()
+
+    assert [(gap.start_ms - START, gap.end_ms - START) for gap in read(path).gaps()] == [(2200, 4000)]
+
+
 def test_a_resumed_recording_keeps_its_series_and_words(path):
     write(path, 2)
     store = Store.resume(path)
