@@ -98,7 +98,7 @@ def test_a_link_that_cannot_be_read_says_so(open_plan, query: dict[str, str]) ->
 
 
 def test_a_link_may_hold_values_that_no_list_offers(open_plan) -> None:
-    app = open_plan(model="Qwen/Qwen3-8B", gpu="H100", vllm_version="0.22.1", attention_backend="MY_OWN")
+    app = open_plan(model="Qwen/Qwen3-8B", gpu="H100", vllm_version="0.22.1", attention_backend="FLEX_ATTENTION")
 
     assert not app.exception
     assert app.selectbox(key="plan_gpu").value == "H100 80GB SXM"
