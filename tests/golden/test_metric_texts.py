@@ -11,7 +11,9 @@ from live.metrics import read_metrics
 
 TEXTS = Path(__file__).parents[2].parent / "shared" / "groundtruth" / "metrics"
 RENAMED = {"model": "model_name", "kv_cache_max_concurrency": "max_concurrency"}
-DERIVED = {"kv_cache_tokens_derived"}  # blocks x block size, which is not always the capacity: not reported as if it were
+DERIVED = {
+    "kv_cache_tokens_derived"
+}  # blocks x block size, which is not always the capacity: not reported as if it were
 
 
 def rows() -> list[dict]:
@@ -58,9 +60,26 @@ def test_transfers_by_tier_stay_readable():
 
     (engine,) = read_metrics(text, 0).engines
 
-    hits = {
-        dict(one.labels)["tier"]: one.value for one in engine.labelled_values("vllm:kv_offload_tiering_block_hits")
-    }
+    hits = {dict(one.labels)["tier"]: one.value for one in engine.labelled_values("vllm:kv_offload_tiering_block_hits")}
     failures = engine.labelled_values("vllm:kv_offload_tiering_promotion_allocation_failures")
     assert hits == {"1:PeerMirroredFileSystemTierManager": 12, "0:primary": 7}
     assert [one.value for one in failures] == [4]
+
+
+# A scrape of vLLM 0.32.0 on the CPU (a random two-layer Llama, --num-gpu-blocks-override 64, block size 32) after 25 requests
+# that share a prefix and overfill the pool; bucket rows and the HTTP families are left out.
+OWN_SCRAPE = Path(__file__).with_name("metrics-0.32.0-cpu.txt")
+
+
+def test_our_own_scrape_of_0_32_reads_as_the_engine_logged_it():
+    reading = read_metrics(OWN_SCRAPE.read_text(), 0)
+
+    (engine,) = reading.engines
+    assert reading.findings == ()
+    assert (engine.identity.model_name, engine.identity.engine) == ("tiny", "0")
+    assert (engine.cache_config.num_gpu_blocks, engine.cache_config.block_size) == (64, 32)
+    assert (engine.cache_config.kv_cache_tokens, engine.cache_config.max_concurrency) == (2048, 4)
+    assert (engine.num_preemptions, engine.generation_tokens) == (13, 3000)
+    assert (engine.prefix_cache_queries_tokens, engine.prefix_cache_hits_tokens) == (4634, 2304)
+    assert engine.histogram("vllm:request_prompt_tokens").count == 25
+    assert (engine.num_requests_swapped, engine.offload_store_bytes) == (None, None)
