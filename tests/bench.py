@@ -10,8 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from bench_browser import main as bench_block_map
 from bench_live import bench_recording
+from simulator_bench import bench_large_run, bench_simulator
 
+from live.engine.environment import find_engine
 from planner.budget import plan
 from planner.model_catalog import catalogue_documents
 from planner.planning import answer, facts_for
@@ -77,6 +80,20 @@ def process_seconds(*words: str) -> float:
     return median_seconds(lambda _: subprocess.run(command, cwd=ROOT, check=True, capture_output=True), rounds=9)
 
 
+def bench_scheduler() -> None:
+    """Our scheduler beside vLLM's own on the same requests, where `make engine` has been run."""
+    engine = find_engine()
+    python = engine.python if engine.state == "ready" else None
+    print("simulator" if python else "simulator (no engine environment: vLLM's own scheduler is not measured)")
+    for speed in bench_simulator(python):
+        beside = "" if speed.vllm is None else f"   vLLM {speed.vllm:8,.0f}   ratio {speed.ratio:5.1f}"
+        print(
+            f"  {speed.num_running:4} running: {speed.ours:9,.0f} steps/s, recorded {speed.ours_recorded:9,.0f}{beside}"
+        )
+    seconds, steps = bench_large_run()
+    print(f"  1,000 requests over 100,000 blocks, recorded: {seconds:.1f} s for {steps:,} steps")
+
+
 def main() -> None:
     """Print every figure."""
     print("planning (median)")
@@ -87,8 +104,10 @@ def main() -> None:
     empty = process_seconds("-c", "pass")
     whole = process_seconds("-m", "planner", "plan", "--model", MODELS[0], "--gpu", "H100 80GB SXM", "--json")
     print(f"  python -m planner plan                {whole * 1e3:8.0f} ms ({whole / empty:.0f} x an empty Python)")
+    bench_scheduler()
     print("recording")
     bench_recording()
+    bench_block_map()
 
 
 if __name__ == "__main__":
