@@ -91,7 +91,8 @@ class Recorder:
         self._clock = clock or Clock()
         self._interval_seconds = interval_seconds
         self._beside = tuple(beside)
-        self._lock = threading.Lock()  # over the store and the status
+        self._store_lock = threading.Lock()  # over the store; a commit may wait for the disk
+        self._lock = threading.Lock()  # over the status and the time; never held for long
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._counted_ms = max(self._wall_ms(), (store.last_ms or 0) + 1)
@@ -152,8 +153,8 @@ class Recorder:
         return Extras(numbers=numbers, frames=tuple(frames))
 
     def _good(self, snapshot: EngineSnapshot, extras: Extras) -> WatchStatus:
-        with self._lock:
-            time_ms = max(self._now_ms(), (self._store.last_ms or 0) + 1)
+        with self._store_lock:
+            time_ms = max(self.now_ms(), (self._store.last_ms or 0) + 1)
             now = stamped(snapshot, time_ms)
             encoded = encode(now)
             with self._keeping() as fault:
@@ -165,8 +166,8 @@ class Recorder:
             return self._become(time_ms, OK, "", snapshot=now, storage_text="".join(fault))
 
     def _failed(self, state: str, text: str) -> WatchStatus:
-        with self._lock:
-            time_ms = max(self._now_ms(), (self._store.last_ms or 0) + 1)
+        with self._store_lock:
+            time_ms = max(self.now_ms(), (self._store.last_ms or 0) + 1)
             with self._keeping() as fault:
                 self._store.append_gap(time_ms, state, text)
             return self._become(time_ms, state, text, snapshot=self._status.snapshot, storage_text="".join(fault))
@@ -182,19 +183,20 @@ class Recorder:
     def _become(
         self, time_ms: int, state: str, text: str, *, snapshot: EngineSnapshot | None, storage_text: str
     ) -> WatchStatus:
-        last = self._status
-        self._last_tick_at = self._clock.monotonic()
-        self._status = WatchStatus(
-            address=last.address,
-            time_ms=time_ms,
-            state=state,
-            text=text,
-            since_ms=last.since_ms if state == last.state else time_ms,
-            snapshot=snapshot,
-            num_ticks=last.num_ticks + (state == OK),
-            storage_text=storage_text,
-        )
-        return self._status
+        with self._lock:
+            last = self._status
+            self._last_tick_at = self._clock.monotonic()
+            self._status = WatchStatus(
+                address=last.address,
+                time_ms=time_ms,
+                state=state,
+                text=text,
+                since_ms=last.since_ms if state == last.state else time_ms,
+                snapshot=snapshot,
+                num_ticks=last.num_ticks + (state == OK),
+                storage_text=storage_text,
+            )
+            return self._status
 
     def status(self) -> WatchStatus:
         """How it stands now; a poll that does not end is a state too."""
@@ -244,8 +246,8 @@ class Recorder:
 
     def mark(self, text: str, kind: str = "note") -> None:
         """Keep a note or an alert on the time axis; `RecordingError` where it cannot be kept."""
-        with self._lock:
-            self._store.mark(self._now_ms(), kind, text)
+        with self._store_lock:
+            self._store.mark(self.now_ms(), kind, text)
 
     def start(self) -> None:
         """Record in the background until `stop`."""
@@ -266,8 +268,8 @@ class Recorder:
     def stop(self, wait_seconds: float = 5.0, *, ended: bool = False) -> None:
         """Stop the thread and close the file; `ended` says in it that it is over for good."""
         if ended:
-            with self._lock, suppress(RecordingError):
-                self._store.end(self._now_ms())
+            with self._store_lock, suppress(RecordingError):
+                self._store.end(self.now_ms())
         self._stop.set()
         if self._thread is None:
             self._close()
@@ -275,7 +277,7 @@ class Recorder:
             self._thread.join(wait_seconds)  # a thread that still waits for its source closes the file when that ends
 
     def _close(self) -> None:
-        with self._lock:
+        with self._store_lock:
             self._recording.close()  # first, so that the last one to close takes SQLite's side files away
             self._store.close()
         for beside in self._beside:

@@ -273,6 +273,17 @@ def test_a_resumed_recorder_goes_on_in_the_same_file(bench):
     assert Recording.open(bench.path).summary().ended_ms is not None
 
 
+def test_a_disk_that_waits_does_not_hold_up_who_looks(bench):
+    bench.play(snapshot(tokens=5))
+
+    with bench.recorder._store_lock:
+        status = bench.recorder.status()
+        window = bench.recorder.window(["llama#0/generation_tokens"])
+
+    assert status.snapshot.engines[0].generation_tokens == 5
+    assert window.numbers.tolist() == [[5]]
+
+
 class Blocking:
     address = "http://localhost:8000"
 
