@@ -202,7 +202,7 @@ def read_exposition(text: str) -> Exposition:
     if text.count("\n") <= 1 and "\\n" in text:
         text = _WRITTEN_LINE_END.sub("\n", text)
     lines = [line.strip() for line in text.split("\n")]
-    has_cut_end = bool(lines[-1])
+    has_cut_end = lines[-1] not in {"", "# EOF"}  # OpenMetrics ends with its mark
     interesting = [line for line in _unwrapped(lines) if any(word in line for word in _INTERESTING)]
     reading = _Reading()
     if has_cut_end and interesting and interesting[-1] == lines[-1] and _has_lost_digits(lines[-1], interesting):

@@ -451,6 +451,14 @@ def test_a_value_that_lost_its_digits_is_not_taken():
     assert [finding.code for finding in reading.findings] == ["metric-lines-unread", "metrics-text-cut"]
 
 
+def test_an_openmetrics_text_is_whole_by_its_mark():
+    text = f"# TYPE vllm:num_preemptions counter\nvllm:num_preemptions_total{{{V1}}} 3 1753795326.5\n# EOF"
+
+    reading = read_metrics(text, 0)
+
+    assert (reading.engines[0].num_preemptions, reading.findings) == (3, ())
+
+
 def test_whole_numbers_without_a_point_are_taken_where_all_are_written_so():
     text = f"vllm:num_requests_running{{{V1}}} 1\nvllm:prompt_tokens_total{{{V1}}} 3399"
 
