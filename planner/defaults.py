@@ -12,7 +12,7 @@ from planner.flags import absent_flags
 from planner.gpu_catalog import GpuFacts
 from planner.inventory import ModelFacts
 from planner.model_defaults import Served, resolve_model
-from planner.quantization_choice import refused_choice
+from planner.quantization_choice import refused_capability, refused_choice
 from planner.request import CompileCache, EngineFlags, PlanRequest
 from planner.resolution import Ledger, Question
 from planner.runner_choice import Engine, in_flight_tokens
@@ -66,6 +66,7 @@ def resolve(request: PlanRequest, model: ModelFacts, gpu: GpuFacts) -> Resolved:
     _check_known(question)
     _check_quantization(question)
     served = resolve_model(question)
+    _check_capability(question, served)
     schedule = resolve_schedule(question, served)
     return _assemble(question, served, schedule)
 
@@ -84,6 +85,12 @@ def _check_quantization(question: Question) -> None:
     refused = refused_choice(question.flags.quantization, question.model.quantization, question.version)
     if refused is not None:
         question.ledger.find("quantization-not-for-checkpoint", refused, is_refusal=True, field_name="quantization")
+
+
+def _check_capability(question: Question, served: Served) -> None:
+    refused = refused_capability(served.quantization, question.gpu.capability, question.version)
+    if refused is not None:
+        question.ledger.find("quantization-not-on-card", refused, is_refusal=True, field_name="quantization")
 
 
 def _assemble(question: Question, served: Served, schedule: Schedule) -> Resolved:

@@ -43,3 +43,36 @@ _ONLINE_FP8_IS_GONE = (
     "The `fp8` quantization method no longer supports online quantization (since vLLM 0.31). "
     "Use --quantization fp8_per_tensor instead."
 )
+
+
+# `get_min_capability` of each method's class: (first release with it, major and minor as one number), newest first. Read in
+# 0.6.6, 0.8.5, 0.11, 0.14, 0.19, 0.23, 0.27.1, 0.31 and 0.33; a change is dated to the first of these that has it.
+_LEAST_CAPABILITY: dict[str, tuple[tuple[Version, int], ...]] = {
+    "fp8": ((Version(0, 14, 0), 75), (Version(0, 6, 0), 80)),
+    "deepseek_v4_fp8": ((Version(0, 14, 0), 75),),
+    "awq": ((Version(0, 6, 0), 75),),
+    "gptq": ((Version(0, 6, 0), 60),),
+    "compressed-tensors": ((Version(0, 6, 0), 70),),
+    "bitsandbytes": ((Version(0, 6, 0), 70),),
+    "mxfp4": ((Version(0, 11, 0), 80),),
+    "gpt_oss_mxfp4": ((Version(0, 11, 0), 80),),
+    "fbgemm_fp8": ((Version(0, 6, 0), 80),),
+    "modelopt": ((Version(0, 31, 0), 80), (Version(0, 6, 0), 89)),
+    "modelopt_fp4": ((Version(0, 19, 0), 75),),
+    "fp8_per_tensor": ((Version(0, 20, 0), 75),),
+    "fp8_per_block": ((Version(0, 20, 0), 75),),
+}
+
+
+def refused_capability(method: str | None, capability: tuple[int, int] | None, version: Version) -> str | None:
+    """Why release `version` refuses `method` on a card of `capability`, or None (also where no class states a least one)."""
+    if method is None or capability is None:
+        return None
+    current = capability[0] * 10 + capability[1]
+    least = next((number for first, number in _LEAST_CAPABILITY.get(method, ()) if version >= first), 0)
+    if current >= least:
+        return None
+    return (
+        f"The quantization method {method} is not supported for the current GPU. Minimum capability: {least}. "
+        f"Current capability: {current}."
+    )
