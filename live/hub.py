@@ -19,7 +19,7 @@ from live.safetensors_headers import Progress, remote_headers
 from planner.bounded_files import LARGEST_CONFIG_BYTES, LARGEST_INDEX_BYTES, parse_object
 from planner.facts import PlanError
 from planner.inventory import CheckpointTensor
-from planner.model_folder import index_total_bytes, sane_length, shard_names
+from planner.model_folder import MODULES_FILE, has_pooling_module, index_total_bytes, sane_length, shard_names
 
 __all__ = ["FetchOptions", "FetchedModel", "HubError", "fetch_model"]
 
@@ -138,6 +138,10 @@ class _Fetch:
         _, generation = self._object("generation_config.json", record)
         _, tokenizer = self._object("tokenizer_config.json", record, LARGEST_INDEX_BYTES)
         _, index = self._object(_INDEX, record, LARGEST_INDEX_BYTES)
+        has_modules = MODULES_FILE in record.files
+        modules = (
+            self.client.read(MODULES_FILE, record.commit, limit_bytes=LARGEST_CONFIG_BYTES) if has_modules else None
+        )
         shards = self._shards(record.files, index)
         tensors = self._tensors(shards, record.commit) if shards else None
         total = sum(tensor.num_bytes for tensor in tensors) if tensors is not None else index_total_bytes(index)
@@ -152,6 +156,7 @@ class _Fetch:
             tensors=tensors,
             checkpoint_total_bytes=total,
             is_restricted=record.is_restricted,
+            is_sentence_transformer=has_pooling_module(modules),
         )
 
     def _shards(self, files: frozenset[str], index: dict[str, Any]) -> tuple[str, ...]:

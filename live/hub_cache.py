@@ -15,7 +15,7 @@ from typing import Any
 from planner.facts import PlanError
 from planner.inventory import CheckpointTensor, ModelDocuments
 
-_FORMAT = 1  # rises when the stored fields change; older entries then count as none
+_FORMAT = 2  # rises when the stored fields change; older entries then count as none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,6 +33,7 @@ class FetchedModel:
     checkpoint_total_bytes: int | None
     is_restricted: bool
     is_from_cache: bool = False
+    is_sentence_transformer: bool = False
 
     @property
     def source(self) -> str:
@@ -52,6 +53,7 @@ class FetchedModel:
             checkpoint_total_bytes=self.checkpoint_total_bytes,
             source=self.source,
             revision=self.commit,
+            is_sentence_transformer=self.is_sentence_transformer,
         )
 
 

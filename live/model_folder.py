@@ -30,6 +30,7 @@ def _headers(model: FetchedModel) -> dict[str, object]:
         "endpoint": model.endpoint,
         "total_size": model.checkpoint_total_bytes,
         "tensors": rows,
+        "is_sentence_transformer": model.is_sentence_transformer,
     }
 
 

@@ -51,6 +51,7 @@ class Linear:
     prefixes: tuple[str, ...]
     has_bias: bool = False
     quantizable: bool = True
+    is_odd_sized: bool = False  # of sizes that only bitsandbytes (and torchao) takes: the other methods leave it whole
     kv_heads: int | None = None  # for `qkv`
     head_size: int | None = None  # for `qkv`
     dtype: str | None = None  # None: the model's dtype; else e.g. "float32"
@@ -250,6 +251,7 @@ class ModelDocuments:
     source: str = ""  # said to the reader: "offline catalogue: …", "Hugging Face Hub: ID at REVISION"
     revision: str | None = None
     gguf_metadata_json: str | None = None
+    is_sentence_transformer: bool = False  # modules.json lists a pooling module: vLLM builds no head
     draft: ModelDocuments | None = None  # of the draft model that goes with it, where the source says which
 
 

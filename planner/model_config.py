@@ -14,7 +14,7 @@ from typing import Any
 from planner.config_defaults import architecture_of, defaulted_sizes, with_defaults
 from planner.config_view import ConfigView
 from planner.facts import Finding, PlanError
-from planner.families import Built, FamilyInput, builder_for, from_headers, generic
+from planner.families import Built, FamilyInput, builder_for, from_headers, generic, without_head
 from planner.families.rope import rope_parameters
 from planner.interning import share_equal_parts
 from planner.inventory import Experts, Linear, ModelDocuments, ModelFacts, QuantFacts
@@ -199,7 +199,8 @@ def _build(family: FamilyInput, documents: ModelDocuments) -> tuple[Built, tuple
     _check_counts(family.root.values, "")
     builder = builder_for(family.architecture)
     if builder is not None:
-        return builder(family), ()
+        built = builder(family)
+        return (without_head(built) if documents.is_sentence_transformer else built), ()
     if documents.tensors:
         return from_headers.build(family, documents.tensors)
     return generic.build(family)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 from pathlib import Path
@@ -15,10 +16,15 @@ from planner.gguf_header import read_gguf
 from planner.inventory import CheckpointTensor, ModelDocuments
 from planner.wrapped_config import is_wrapped, wrapped_documents
 
+MODULES_FILE = "modules.json"  # of the sentence-transformers library
 HEADERS_FILE = "kvscope-headers.json"  # what `python -m live fetch` writes beside config.json
 _FIELD = "model_dir"
 _LONGEST_SANE_LENGTH = 10**9  # tokenizers without a limit write 1e30
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
+_POOLING_MODULES = (
+    "sentence_transformers.models.Pooling",
+    "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
+)
 _CONSOLIDATED = "consolidated"  # Mistral's second copy of the same weights
 
 
@@ -36,6 +42,16 @@ def sane_length(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= _LONGEST_SANE_LENGTH:
         return None
     return int(value)
+
+
+def has_pooling_module(modules_json: bytes | None) -> bool:
+    """Whether modules.json lists sentence-transformers' pooling; a broken file lists nothing."""
+    try:
+        modules = json.loads(modules_json or b"[]")
+    except (ValueError, RecursionError):
+        return False
+    rows = modules if isinstance(modules, list) else []
+    return any(isinstance(row, dict) and str(row.get("type")) in _POOLING_MODULES for row in rows)
 
 
 def index_total_bytes(index: dict[str, Any]) -> int | None:
@@ -109,6 +125,8 @@ def _from_folder(folder: Path) -> ModelDocuments:
     tensors = _fetched_tensors(headers) or _read_tensors(_weight_files(folder, index))
     _, tokenizer = _optional_object(folder, "tokenizer_config.json", LARGEST_INDEX_BYTES)
     _, generation = _optional_object(folder, "generation_config.json")
+    modules = folder / MODULES_FILE
+    modules_json = read_bytes(modules, _FIELD, LARGEST_CONFIG_BYTES) if modules.exists() else None
     return ModelDocuments(
         model_id=_text(headers, "model_id") or folder.resolve().name or str(folder),
         config_json=config_json,
@@ -121,6 +139,7 @@ def _from_folder(folder: Path) -> ModelDocuments:
         else total or index_total_bytes({"metadata": headers}),
         source=_text(headers, "source") or f"folder {folder.name}",
         revision=_text(headers, "revision"),
+        is_sentence_transformer=has_pooling_module(modules_json) or headers.get("is_sentence_transformer") is True,
     )
 
 

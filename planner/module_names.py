@@ -69,3 +69,25 @@ def is_pattern(name: str, expression: str) -> bool:
     """Whether the regular expression matches from the name's start; a broken expression matches nothing."""
     pattern = _pattern(expression)
     return pattern is not None and any(pattern.match(spelling) for spelling in spellings(name))
+
+
+# Checkpoint prefixes of multimodal models, and what vLLM's classes call these parts.
+_ENGINE_PREFIXES = (
+    ("model.language_model.", "language_model.model."),
+    ("thinker.model.", "language_model.model."),
+    ("thinker.", ""),
+    ("model.visual.", "visual."),
+)
+
+
+@lru_cache(maxsize=16384)
+def engine_name(name: str) -> str:
+    """The name that vLLM's own classes give a module of this checkpoint name."""
+    found = next(((old, new) for old, new in _ENGINE_PREFIXES if name.startswith(old)), ("", ""))
+    return found[1] + name.removeprefix(found[0])
+
+
+def is_engine_pattern(name: str, expression: str) -> bool:
+    """Whether the regular expression matches vLLM's own name from its start: vLLM does not rewrite patterns to its names."""
+    pattern = _pattern(expression)
+    return pattern is not None and pattern.match(engine_name(name)) is not None

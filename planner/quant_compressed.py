@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.facts import PlanError
 from planner.inventory import QuantFacts
-from planner.module_names import bare, is_pattern
+from planner.module_names import bare, is_engine_pattern
 from planner.quant_formats import PLAIN, Format, fp8, int8, integer_groups, mx, nvfp4
 from planner.quant_methods import KernelChoice, Method, Names, block_size, integer, texts
 
@@ -79,7 +79,7 @@ class CompressedTensors(Method):
 def _matches(name: str, targets: Iterable[str]) -> bool:
     for target in targets:
         if target.startswith(_PATTERN):
-            if is_pattern(name, target.removeprefix(_PATTERN)):
+            if is_engine_pattern(name, target.removeprefix(_PATTERN)):
                 return True
         elif bare(target) == bare(name):
             return True

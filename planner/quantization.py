@@ -70,6 +70,8 @@ class Quantizer:
             return self.method.experts(names)
         if isinstance(module, Embedding):
             return self.method.head(names) if module.role == "head" else self.method.embedding(names)
+        if module.is_odd_sized and not isinstance(self.method, BitsAndBytes):
+            return PLAIN
         return self.method.linear(names)
 
     def cache_tensors(self, *, is_mla: bool) -> tuple[int, ...]:

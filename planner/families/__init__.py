@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 
 from planner.config_view import ConfigView
@@ -48,6 +48,15 @@ class Built:
 
 Builder = Callable[[FamilyInput], Built]
 
+
+def without_head(built: Built) -> Built:
+    """The same decoder with no head built, as vLLM makes an embedding model of it."""
+    parts = tuple(
+        part for part in built.parts if not any(getattr(module, "role", "") == "head" for module in part.modules)
+    )
+    return replace(built, parts=parts)
+
+
 _MODULES = (
     "dense",
     "gemma",
@@ -79,6 +88,10 @@ _MODULES = (
     "encoder_decoder",
     "classifiers",
     "nas",
+    "ernie_vision",
+    "granite_speech",
+    "ocr_models",
+    "rotary_bert",
 )
 
 

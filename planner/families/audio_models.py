@@ -162,6 +162,22 @@ def build_qwen3_omni(given: FamilyInput) -> Built:
     return assemble(thinker, renamed(language, "model.", "thinker.model."), towers)
 
 
+def build_qwen3_asr(given: FamilyInput) -> Built:
+    """Qwen3-ASR: Qwen3-Omni's audio encoder and a dense Qwen3 language model."""
+    thinker = _thinker(given)
+    audio = part_of(thinker, "audio_config")
+    positions = audio.integer("max_source_positions", default=1500)
+    table = Buffer(name="positional_embedding", shape=(positions, audio.integer("d_model")), dtype="float32")
+    tower = Tower(
+        prefix="thinker.audio_tower",
+        modules=(*_qwen3_audio(audio), table),
+        modalities=("audio",),
+        facts=_audio_facts(audio),
+    )
+    language = text_model(thinker, architecture="Qwen3ForCausalLM")
+    return assemble(thinker, renamed(language, "model.", "thinker.model."), [tower])
+
+
 def build_ultravox(given: FamilyInput) -> Built:
     """Ultravox: Whisper's encoder, stacked frames through a gated projector, any language model."""
     audio, text = part_of(given, "audio_config"), given.text.integer("hidden_size")
@@ -212,6 +228,7 @@ BUILDERS: dict[str, Builder] = {
     "Qwen2_5OmniForConditionalGeneration": build_qwen25_omni,
     "Qwen2_5OmniModel": build_qwen25_omni,
     "Qwen2_5OmniThinkerForConditionalGeneration": build_qwen25_omni,
+    "Qwen3ASRForConditionalGeneration": build_qwen3_asr,
     "Qwen3OmniMoeForConditionalGeneration": build_qwen3_omni,
     "Qwen3OmniMoeThinkerForConditionalGeneration": build_qwen3_omni,
     "UltravoxModel": build_ultravox,

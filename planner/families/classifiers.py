@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.families import Builder, Built, FamilyInput
+from planner.families import Builder, Built, FamilyInput, without_head
 from planner.families.blocks import column_linear, norm, row_linear
 from planner.families.dense import BUILDERS as DENSE
 from planner.families.encoder_decoder import build_bert, build_modernbert
@@ -60,7 +60,7 @@ def _reward(given: FamilyInput, labels: int) -> Built:
         replace(column_linear("score.0", hidden, hidden, role="head", has_bias=True), dtype="float32"),
         replace(row_linear("score.2", hidden, labels, role="head", has_bias=True), dtype="float32"),
     )
-    return _with_head(DENSE["Qwen2Model"](given), *layers)
+    return _with_head(without_head(DENSE["Qwen2ForCausalLM"](given)), *layers)
 
 
 def build_reward(given: FamilyInput) -> Built:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from planner.config_view import ConfigView
 from planner.facts import PlanError
-from planner.families import Builder, Built, FamilyInput
+from planner.families import Builder, Built, FamilyInput, without_head
 from planner.families.blocks import gated_mlp, plain_mlp
 from planner.families.dense_classic import CLASSIC_BUILDERS
 from planner.families.dense_early import EARLY_BUILDERS
@@ -21,6 +21,7 @@ from planner.families.rope import rope_cache, rope_parameters
 from planner.inventory import Buffer, Linear, Part, Tensor
 
 llama_like = styled()
+_FIRST_MINOR_WITH_QWEN2_MODEL_AS_GENERATOR = 9  # before, a class of its own without a head
 
 
 def _width(text: ConfigView) -> int:
@@ -269,22 +270,20 @@ def _internlm1(text: ConfigView, style: Style) -> Style:
     return replace(style, shape=replace(style.shape, qkv_bias=bias, output_bias=bias))
 
 
-def _without_head(builder: Builder) -> Builder:
+def _headless(builder: Builder) -> Builder:
     """An embedding model: the same decoder with no head built."""
+    return lambda family: without_head(builder(family))
 
-    def build(family: FamilyInput) -> Built:
-        built = builder(family)
-        parts = tuple(
-            part for part in built.parts if not any(getattr(module, "role", "") == "head" for module in part.modules)
-        )
-        return replace(built, parts=parts)
 
-    return build
+def _qwen2_model(family: FamilyInput) -> Built:
+    """Qwen2Model: taken for a generator, head and all, since it shares the class of Qwen2ForCausalLM."""
+    built = _QWEN2(family)
+    return built if family.vllm_minor >= _FIRST_MINOR_WITH_QWEN2_MODEL_AS_GENERATOR else without_head(built)
 
 
 def _with_score(builder: Builder) -> Builder:
     """A classifier or reward model: no head, a float32 score projection instead."""
-    headless = _without_head(builder)
+    headless = _headless(builder)
 
     def build(family: FamilyInput) -> Built:
         built = headless(family)
@@ -295,6 +294,7 @@ def _with_score(builder: Builder) -> Builder:
     return build
 
 
+_BIDIRECTIONAL_LLAMA = styled(lambda _, style: replace(style, is_causal=False))
 _QWEN2, _QWEN3 = styled(_qwen2), styled(_qwen3)
 # `transformers_since`: the class of its own is there in 0.23 and gone in 0.27 (24), there in 0.27 and gone in 0.31 (28), there
 # in 0.31 and gone in 0.32 (32), or there never was one (0).
@@ -350,10 +350,13 @@ BUILDERS: dict[str, Builder] = {
     "HyperCLOVAXForCausalLM": styled(_hyperclovax),
     "BaichuanForCausalLM": styled(_baichuan),
     "BaiChuanForCausalLM": styled(_baichuan),
-    "LlamaModel": _without_head(llama_like),
-    "MistralModel": _without_head(llama_like),
-    "Qwen2Model": _without_head(_QWEN2),
-    "Qwen3Model": _without_head(_QWEN3),
+    "LlamaModel": llama_like,  # in vLLM's registry under its generator's class, which is then not taken for a pooling model
+    "MistralModel": llama_like,
+    "Qwen2Model": _qwen2_model,
+    "Qwen3Model": _headless(_QWEN3),  # not in the registry: its name alone decides, and says embeddings
+    "Phi3Model": _headless(styled(_phi3)),
+    "LlamaBidirectionalModel": _headless(_BIDIRECTIONAL_LLAMA),
+    "LlamaBidirectionalForSequenceClassification": _with_score(_BIDIRECTIONAL_LLAMA),
     "LlamaForSequenceClassification": _with_score(llama_like),
     "Qwen2ForSequenceClassification": _with_score(_QWEN2),
     "Qwen3ForSequenceClassification": _with_score(_QWEN3),

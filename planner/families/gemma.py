@@ -329,6 +329,7 @@ def _gemma3n(family: FamilyInput) -> Built:
 
 BUILDERS: dict[str, Builder] = {
     "GemmaForCausalLM": _gemma1,
+    "GemmaModel": _gemma1,
     "Gemma2ForCausalLM": _gemma2,
     "Gemma2Model": _gemma2,
     "Gemma3ForCausalLM": _gemma3,

@@ -54,7 +54,8 @@ def build_qwen2_vl(given: FamilyInput) -> Built:
         modules=qwen2_vl_tower(vision) if is_first else qwen25_vl_tower(vision),
         facts=qwen_encoder_facts(vision, is_qwen3=False),
     )
-    return assemble(given, text_model(given, architecture="Qwen2ForCausalLM"), [tower])
+    language = renamed(text_model(given, architecture="Qwen2ForCausalLM"), "model.", "language_model.model.")
+    return assemble(given, language, [tower])
 
 
 def build_exaone45(given: FamilyInput) -> Built:
@@ -62,7 +63,8 @@ def build_exaone45(given: FamilyInput) -> Built:
     vision = part_of(given, "vision_config")
     facts = qwen_encoder_facts(vision, is_qwen3=False)
     tower = Tower(prefix="visual", modules=qwen25_vl_tower(vision), facts=facts)
-    return assemble(given, text_model(given, architecture="Exaone4ForCausalLM"), [tower])
+    language = renamed(text_model(given, architecture="Exaone4ForCausalLM"), "model.", "language_model.model.")
+    return assemble(given, language, [tower])
 
 
 def build_qwen3_vl(given: FamilyInput) -> Built:

@@ -25,6 +25,7 @@ from planner.families.vision_towers import (
 from planner.inventory import Buffer, Embedding, EncoderFacts, Linear, Module, Part
 
 _RESAMPLER_GRID = 70  # patches a side that MiniCPM-V's position table covers
+_RESAMPLER_FRAMES = 36_000  # moments in time that 4.5's second table covers
 
 
 def _facts(view: ConfigView, patches: int, tokens: int) -> EncoderFacts:
@@ -40,9 +41,10 @@ def _facts(view: ConfigView, patches: int, tokens: int) -> EncoderFacts:
 
 
 def build_minicpmv(given: FamilyInput) -> Built:
-    """MiniCPM-V 2.6 and its successors: SigLIP, a resampler with learned queries, a Qwen2 or Llama language model."""
+    """MiniCPM-V 2.5 to 4.5: SigLIP, a resampler with learned queries, a Llama (2.5, 4.0), Qwen2 or Qwen3 language model."""
     vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
     queries, hidden = given.root.integer("query_num", default=64), vision.integer("hidden_size")
+    version = given.root.number("version", 2.5)
     resampler: tuple[Module, ...] = (
         vision_tensor("query", queries, text, role="projector"),
         vision_tensor("proj", text, text, role="projector"),
@@ -53,6 +55,7 @@ def build_minicpmv(given: FamilyInput) -> Built:
         *norm("ln_kv", text, has_bias=True),
         *norm("ln_post", text, has_bias=True),
         Buffer(name="pos_embed", shape=(_RESAMPLER_GRID, _RESAMPLER_GRID, text)),
+        *(Buffer(name="temporal_pos_embed", shape=(_RESAMPLER_FRAMES, text)) for _ in range(version >= 4.5)),
     )
     depth = -2 if given.root.flag("drop_vision_last_layer", False) else None
     tower = siglip_tower(vision, depth, has_last_norm=True, has_position_ids=False)
@@ -60,8 +63,7 @@ def build_minicpmv(given: FamilyInput) -> Built:
         Tower(prefix="vpm", modules=tower, facts=_facts(vision, patch_count(vision), queries)),
         Tower(prefix="resampler", modules=resampler),
     ]
-    version = given.root.number("version", 2.6)
-    name = "LlamaForCausalLM" if version == 2.5 else "Qwen3ForCausalLM" if version >= 4.5 else "Qwen2ForCausalLM"
+    name = "LlamaForCausalLM" if version in {2.5, 4.0} else "Qwen3ForCausalLM" if version >= 4.5 else "Qwen2ForCausalLM"
     return assemble(given, renamed(text_model(given, architecture=name), "model.", "llm.model."), towers)
 
 
@@ -217,7 +219,8 @@ def build_dots_ocr(given: FamilyInput) -> Built:
     tower = Tower(
         prefix="vision_tower", modules=modules, modalities=("image",), facts=_facts(vision, patches, patches // merge)
     )
-    return assemble(given, text_model(given, architecture="Qwen2ForCausalLM"), [tower])
+    language = renamed(text_model(given, architecture="Qwen2ForCausalLM"), "model.", "language_model.model.")
+    return assemble(given, language, [tower])
 
 
 # DeepSeek-OCR: SAM's ViT-B, then CLIP ViT-L on its features; both are fixed in the class (deepencoder.py).

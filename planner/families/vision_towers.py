@@ -12,6 +12,8 @@ from planner.config_view import ConfigView
 from planner.families.blocks import column_linear, norm, replicated_linear, row_linear
 from planner.inventory import Buffer, Linear, Module, Role, Tensor
 
+_SIGLIP_MULTIPLE = 64  # both sizes of SigLIP's MLP must be multiples of it to be quantised
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderStack:
@@ -40,6 +42,7 @@ class EncoderStack:
     norms_have_bias: bool = True
     is_sharded: bool = True
     is_quantizable: bool = True
+    is_mlp_odd_sized: bool = False
     role: Role = "vision"
     extras: tuple[Tensor | Buffer, ...] = ()
     attention_whole_unless_divides: int | None = None
@@ -88,7 +91,8 @@ class EncoderStack:
         up = column_linear(self.up, self.hidden_size, *sizes, has_bias=self.has_mlp_bias)
         if self.gate:
             up = replace(up, prefixes=(self.gate, self.up))
-        return up, row_linear(self.down, self.intermediate_size, self.hidden_size, has_bias=self.has_mlp_bias)
+        down = row_linear(self.down, self.intermediate_size, self.hidden_size, has_bias=self.has_mlp_bias)
+        return replace(up, is_odd_sized=self.is_mlp_odd_sized), replace(down, is_odd_sized=self.is_mlp_odd_sized)
 
     def _norms(self) -> tuple[Tensor, ...]:
         return tuple(
@@ -172,11 +176,14 @@ def siglip_tower(
     """SigLIP's vision transformer (and Idefics3's, which keeps no position ids)."""
     hidden, positions = view.integer("hidden_size"), patch_count(view)
     ids = (Buffer(name="embeddings.position_ids", shape=(1, positions), dtype="int64"),) if has_position_ids else ()
+    stack = _clip_stack(view, clip_like_depth(view, feature_layers))
+    is_odd = any(size % _SIGLIP_MULTIPLE for size in (stack.hidden_size, stack.intermediate_size))
+    stack = replace(stack, is_mlp_odd_sized=is_odd and has_position_ids)  # Idefics's class quantises what it can
     return (
         *_patches(view, hidden, "embeddings.patch_embedding", has_bias=True),
         vision_tensor("embeddings.position_embedding", positions, hidden),
         *ids,
-        *_clip_stack(view, clip_like_depth(view, feature_layers)).modules(),
+        *stack.modules(),
         *(norm("post_layernorm", hidden, has_bias=True) if has_last_norm else ()),
     )
 

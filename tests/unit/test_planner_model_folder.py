@@ -97,6 +97,25 @@ def test_pytorch_index_gives_a_total(tmp_path):
     assert folder_documents(folder).checkpoint_total_bytes == 7
 
 
+@pytest.mark.parametrize(
+    ("modules", "is_pooling"),
+    [
+        (
+            '[{"type": "sentence_transformers.models.Transformer"}, {"type": "sentence_transformers.models.Pooling"}]',
+            True,
+        ),
+        ('[{"type": "sentence_transformers.models.Transformer"}]', False),
+        ("{}", False),
+        ("nonsense", False),
+        ("[" * 100_000, False),
+    ],
+)
+def test_modules_json_tells_a_sentence_transformer(tmp_path, modules, is_pooling):
+    folder = folder_of(tmp_path / "tiny", config__json=CONFIG, modules__json=modules)
+
+    assert folder_documents(folder).is_sentence_transformer is is_pooling
+
+
 def test_limits_of_tokenizer_and_generation_are_read_where_sane(tmp_path):
     folder = folder_of(
         tmp_path / "t",
