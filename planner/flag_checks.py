@@ -100,13 +100,16 @@ _LARGEST = 2**50
 # Classes that never took vLLM's SupportsPP interface (read in 0.8 to 0.32).
 _WITHOUT_PIPELINE = frozenset({
     "BertForSequenceClassification", "BertModel", "Gemma3TextModel", "Gemma3nForCausalLM",
-    "Gemma3nForConditionalGeneration", "GteNewForSequenceClassification", "GteNewModel",
-    "Idefics3ForConditionalGeneration", "LlamaBidirectionalForSequenceClassification", "LlamaBidirectionalModel",
+    "Gemma3nForConditionalGeneration", "GteModel", "GteNewForSequenceClassification", "GteNewModel",
+    "Idefics3ForConditionalGeneration",
     "Mamba2ForCausalLM", "ModernBertForSequenceClassification", "ModernBertModel", "NomicBertModel",
     "PaddleOCRVLForConditionalGeneration", "Phi4MMForCausalLM", "RobertaForSequenceClassification", "RobertaModel",
     "SmolVLMForConditionalGeneration", "WhisperForConditionalGeneration", "XLMRobertaForSequenceClassification",
     "XLMRobertaModel", "Zamba2ForCausalLM",
 })  # fmt: skip
+
+# Classes that tie head and input table whatever their pipeline rank, and stop where it holds one of the two.
+_TIED_ON_ONE_STAGE = frozenset({"Ernie4_5_VLMoeForConditionalGeneration"})
 
 
 def _check_numbers(flags: EngineFlags) -> None:
@@ -135,6 +138,9 @@ def _check_parallel(flags: EngineFlags, model: ModelFacts) -> None:
         raise PlanError("tensor_parallel_size", tp, text)
     if pp > 1 and model.architecture in _WITHOUT_PIPELINE:
         text = f"Pipeline parallelism is not supported for {model.architecture}; use tensor_parallel_size instead."
+        raise PlanError("pipeline_parallel_size", pp, text)
+    if pp > 1 and model.ties_embeddings and model.architecture in _TIED_ON_ONE_STAGE:
+        text = f"{model.architecture} ties its head to a table that only the first stage has; use tensor_parallel_size instead."
         raise PlanError("pipeline_parallel_size", pp, text)
     if pp > len(model.layers):
         text = f"pipeline_parallel_size {pp} is more than the model's {len(model.layers)} layers; a stage needs one."

@@ -90,6 +90,7 @@ _MODULES = (
     "nas",
     "ernie_vision",
     "granite_speech",
+    "minicpm_o",
     "ocr_models",
     "rotary_bert",
 )

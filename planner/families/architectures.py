@@ -138,6 +138,7 @@ MODULE_OF: dict[str, str] = {
     "MiMoV2ForCausalLM": "moe_variants",
     "MiniCPM3ForCausalLM": "mla_variants",
     "MiniCPMForCausalLM": "dense",
+    "MiniCPMO": "minicpm_o",
     "MiniCPMV": "multimodal_variants",
     "MiniMaxForCausalLM": "linear_attention",
     "MiniMaxM1ForCausalLM": "linear_attention",

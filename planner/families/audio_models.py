@@ -63,7 +63,19 @@ def _whole_stack(view: ConfigView, hidden: int) -> tuple[Module, ...]:
     return (*stack.modules(), biases)
 
 
-def _audio_facts(view: ConfigView, output_tokens: int | None = None) -> EncoderFacts:
+def whole_whisper_encoder(view: ConfigView) -> tuple[Module, ...]:
+    """Whisper's encoder as transformers has it: whole on every rank."""
+    hidden = view.integer("d_model")
+    return (
+        *conv_stem(view, hidden),
+        vision_tensor("embed_positions", view.integer("max_source_positions", default=1500), hidden, role="audio"),
+        *_whole_stack(view, hidden),
+        *norm("layer_norm", hidden, has_bias=True),
+    )
+
+
+def audio_facts(view: ConfigView, output_tokens: int | None = None) -> EncoderFacts:
+    """Sizes for the activation estimate."""
     positions = view.integer("max_source_positions", default=1500)
     return EncoderFacts(
         modality="audio",
@@ -80,14 +92,10 @@ def build_qwen2_audio(given: FamilyInput) -> Built:
     """Qwen2-Audio: transformers' encoder, one linear, Qwen2."""
     audio, text = part_of(given, "audio_config"), given.text.integer("hidden_size")
     hidden = audio.integer("d_model")
-    modules = (
-        *conv_stem(audio, hidden),
-        vision_tensor("embed_positions", audio.integer("max_source_positions", default=1500), hidden, role="audio"),
-        *_whole_stack(audio, hidden),
-        *norm("layer_norm", hidden, has_bias=True),
-    )
     towers = [
-        Tower(prefix="audio_tower", modules=modules, modalities=("audio",), facts=_audio_facts(audio)),
+        Tower(
+            prefix="audio_tower", modules=whole_whisper_encoder(audio), modalities=("audio",), facts=audio_facts(audio)
+        ),
         Tower(prefix="multi_modal_projector", modules=plain_linear("linear", hidden, text), modalities=("audio",)),
     ]
     return assemble(given, renamed(text_model(given), "model.", "language_model.model."), towers)
@@ -114,7 +122,7 @@ def build_qwen25_omni(given: FamilyInput) -> Built:
         Buffer(name="positional_embedding", shape=(positions, hidden), dtype="float32"),
     )
     towers = [
-        Tower(prefix="thinker.audio_tower", modules=modules, modalities=("audio",), facts=_audio_facts(audio)),
+        Tower(prefix="thinker.audio_tower", modules=modules, modalities=("audio",), facts=audio_facts(audio)),
         Tower(
             prefix="thinker.visual",
             modules=qwen25_vl_tower(vision),
@@ -154,7 +162,7 @@ def build_qwen3_omni(given: FamilyInput) -> Built:
             prefix="thinker.audio_tower",
             modules=(*_qwen3_audio(audio), table),
             modalities=("audio",),
-            facts=_audio_facts(audio),
+            facts=audio_facts(audio),
         ),
         Tower(prefix="thinker.visual", modules=qwen3_vl_tower(vision), facts=qwen_encoder_facts(vision, is_qwen3=True)),
     ]
@@ -172,7 +180,7 @@ def build_qwen3_asr(given: FamilyInput) -> Built:
         prefix="thinker.audio_tower",
         modules=(*_qwen3_audio(audio), table),
         modalities=("audio",),
-        facts=_audio_facts(audio),
+        facts=audio_facts(audio),
     )
     language = text_model(thinker, architecture="Qwen3ForCausalLM")
     return assemble(thinker, renamed(language, "model.", "thinker.model."), [tower])
@@ -198,7 +206,7 @@ def build_ultravox(given: FamilyInput) -> Built:
         *plain_linear("linear_2", middle, text, has_bias=False),
         *norm("ln_mid" if after else "ln_post", middle if after else text),
     )
-    facts = _audio_facts(audio, audio.integer("max_source_positions", default=1500) // (2 * 8))
+    facts = audio_facts(audio, audio.integer("max_source_positions", default=1500) // (2 * 8))
     towers = [
         Tower(prefix="audio_tower", modules=whisper_encoder(audio), modalities=("audio",), facts=facts),
         Tower(prefix="multi_modal_projector", modules=projector, modalities=("audio",)),
@@ -215,7 +223,7 @@ def build_voxtral(given: FamilyInput) -> Built:
         *plain_linear("w_in", hidden * factor, text, has_bias=False),
         *plain_linear("w_out", text, text, has_bias=False),
     )
-    facts = _audio_facts(audio, audio.integer("max_source_positions", default=1500) // factor)
+    facts = audio_facts(audio, audio.integer("max_source_positions", default=1500) // factor)
     towers = [
         Tower(prefix="audio_tower", modules=whisper_encoder(audio), modalities=("audio",), facts=facts),
         Tower(prefix="multi_modal_projector", modules=projector, modalities=("audio",)),

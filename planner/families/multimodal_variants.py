@@ -40,11 +40,22 @@ def _facts(view: ConfigView, patches: int, tokens: int) -> EncoderFacts:
     )
 
 
+def _minicpm_version(root: ConfigView) -> float:
+    """The version that picks the class, a number or a text; a config from before there was one means 2.5."""
+    value = root.values.get("version")
+    if not isinstance(value, str):
+        return root.number("version", 2.5)
+    try:
+        return float(value)
+    except ValueError:
+        raise PlanError("version", value, f"config.json: version {value!r:.40} is no number such as 2.6.") from None
+
+
 def build_minicpmv(given: FamilyInput) -> Built:
     """MiniCPM-V 2.5 to 4.5: SigLIP, a resampler with learned queries, a Llama (2.5, 4.0), Qwen2 or Qwen3 language model."""
     vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
     queries, hidden = given.root.integer("query_num", default=64), vision.integer("hidden_size")
-    version = given.root.number("version", 2.5)
+    version = _minicpm_version(given.root)
     resampler: tuple[Module, ...] = (
         vision_tensor("query", queries, text, role="projector"),
         vision_tensor("proj", text, text, role="projector"),
