@@ -92,7 +92,9 @@ _MODULES = (
     "granite_speech",
     "minicpm_o",
     "ocr_models",
+    "nemotron_vision",
     "rotary_bert",
+    "step3_vision",
 )
 
 
