@@ -98,7 +98,7 @@ class DemoEngine:
                 answered=self._answered,
             )
 
-    def start(self, folder: Path | None = None) -> DemoStatus:
+    def start(self, folder: Path | None = None, ports: DemoPorts | None = None) -> DemoStatus:
         """Start the engine and return at once; `folder` is kept afterwards, without it a temporary one is not."""
         with self._lock:
             found = find_engine()
@@ -108,7 +108,7 @@ class DemoEngine:
             place = folder or Path(tempfile.mkdtemp(prefix="kvscope-demo-"))
             place.mkdir(parents=True, exist_ok=True)
             self._log_tail = ()
-            self._process = DemoProcess(found.python, place, self._settings)
+            self._process = DemoProcess(found.python, place, self._settings, ports)
             self._become("starting", "vLLM starts on the CPU; that takes half a minute to two.")
             return self.status()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -22,6 +23,7 @@ LOG_NAME = "engine.log"
 _ROOT = Path(__file__).parents[2]
 _STOP_SECONDS = keeper.GRACE_SECONDS + 10.0
 _LARGEST_TAIL_BYTES = 64 * 1024
+_NOISE = re.compile(r"^\s*$|nanobind|^ - (leaked|\.\.\. skipped)|resource_tracker|warnings\.warn")
 # settings of a person's own engines, and secrets, are none of the demo's business
 _DROPPED_PREFIXES = ("VLLM_", "HF_", "HUGGING_FACE_", "OPENAI_", "PYTHON")
 
@@ -122,10 +124,12 @@ def environment(ports: DemoPorts, settings: DemoSettings, environ: Mapping[str, 
 class DemoProcess:
     """A started engine. `stop` ends it and all its children; so does the end of the process that holds this object."""
 
-    def __init__(self, python: Path, folder: Path, settings: DemoSettings | None = None) -> None:
+    def __init__(
+        self, python: Path, folder: Path, settings: DemoSettings | None = None, ports: DemoPorts | None = None
+    ) -> None:
         settings = settings or DemoSettings()
         self.folder = folder
-        self.ports = DemoPorts.free()
+        self.ports = ports or DemoPorts.free()
         model_folder = write_tiny_model(folder / "model")
         self.log_path = folder / LOG_NAME
         words = [sys.executable, "-I", str(Path(keeper.__file__)), *command(python, model_folder, self.ports, settings)]
@@ -164,4 +168,6 @@ class DemoProcess:
                 lines = stream.read().decode("utf-8", "replace").splitlines()
         except OSError:
             return ()
-        return tuple(lines[-num_lines:])
+        # what extension modules say as they are unloaded would hide why
+        told = [line for line in lines if not _NOISE.search(line)]
+        return tuple(told[-num_lines:])

@@ -17,6 +17,7 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # type: ignore[im
 from vllm.v1.core.sched.scheduler import Scheduler  # type: ignore[import-not-found]
 
 from live.engine.probe_publisher import ProbePublisher, endpoint_of_rank
+from live.engine.probe_tables import TableCopier
 from live.probe_frames import (
     DEFAULT_PROBE_ENDPOINT,
     ENDPOINT_VARIABLE,
@@ -25,7 +26,6 @@ from live.probe_frames import (
     CachedBlocks,
     Moment,
     ProbeFrame,
-    RequestBlocks,
     pack_blocks,
     pack_hashes,
 )
@@ -34,8 +34,7 @@ KNOWN_RELEASES = ("0.32",)  # whose scheduler and block pool this module was tri
 DEFAULT_RATE_HZ = 5.0
 _LARGEST_RATE_HZ = 1000.0
 # A sample may take this fraction of the scheduler's time; a costly one is followed by a longer pause.
-_LARGEST_DUTY_FRACTION = 0.015
-_MOST_TABLE_ENTRIES = 262_144  # block ids in one frame: 1 MiB
+_LARGEST_DUTY_FRACTION = 0.0125
 _MOST_CACHED_ENTRIES = 65_536  # listed in one frame: 1 MiB
 _CACHED_ALWAYS = 4096  # as many cached hashes are listed in every frame
 _CACHED_SECONDS = 2.0  # more of them this seldom
@@ -91,6 +90,7 @@ class _Probe:
         super().__init__(*args, **kwargs)
         scheduler: Any = self
         self._probe_rank = int(scheduler.parallel_config.data_parallel_index)
+        self._probe_copier = TableCopier(self.kv_cache_manager)
         self._probe_settled = self.kv_cache_manager.block_pool.get_num_free_blocks()
         self._probe_idle_since = time.perf_counter()
         endpoint = endpoint_of_rank(os.environ.get(ENDPOINT_VARIABLE) or DEFAULT_PROBE_ENDPOINT, self._probe_rank)
@@ -154,7 +154,8 @@ class _Probe:
         scheduler: Any = self
         pool = self.kv_cache_manager.block_pool
         num_running, num_waiting = scheduler.get_request_counts()
-        requests, left_out, shared = self._tables()
+        requests, left_out = self._probe_copier.copy((*scheduler.running, *scheduler.kv_holding_waiting))
+        shared = self._probe_copier.shared(requests, is_exhaustive=scheduler.connector is not None)
         self._probe_sequence += 1
         return ProbeFrame(
             vllm_version=vllm.__version__,
@@ -181,26 +182,6 @@ class _Probe:
             sample_seconds=self._probe_cost,
         )
 
-    def _tables(self) -> tuple[tuple[RequestBlocks, ...], int, dict[int, int]]:
-        scheduler: Any = self
-        found: list[RequestBlocks] = []
-        shared: dict[int, int] = {}
-        entries, left_out = 0, 0
-        for request in (*scheduler.running, *scheduler.kv_holding_waiting):
-            groups = self.kv_cache_manager.get_blocks(request.request_id).blocks
-            entries += sum(map(len, groups))
-            if entries > _MOST_TABLE_ENTRIES:
-                left_out += 1
-                continue
-            found.append(_request_blocks(request, groups))
-            shared |= {
-                block.block_id: block.ref_cnt
-                for group in groups
-                for block in group
-                if block.ref_cnt > 1 and not block.is_null
-            }
-        return tuple(found), left_out, shared
-
     def _cached(self, pool: Any, *, is_due: bool) -> CachedBlocks | None:
         size = len(pool.cached_block_hash_to_block)
         if size > _MOST_CACHED_ENTRIES or (size > _CACHED_ALWAYS and not is_due):
@@ -219,18 +200,6 @@ class _Probe:
             blocks=pack_blocks(blocks),
             groups=pack_blocks(int.from_bytes(key[-4:], "big") for key in keys),
         )
-
-
-def _request_blocks(request: Any, groups: Any) -> RequestBlocks:
-    return RequestBlocks(
-        request_id=request.request_id,
-        is_running=request.status.name == "RUNNING",
-        num_prompt_tokens=request.num_prompt_tokens,
-        num_tokens=request.num_tokens,
-        num_computed_tokens=request.num_computed_tokens,
-        num_preemptions=request.num_preemptions,
-        tables=tuple(pack_blocks([block.block_id for block in group]) for group in groups),
-    )
 
 
 class AsyncProbeScheduler(_Probe, AsyncScheduler):  # type: ignore[misc]  # vLLM's classes have no types here

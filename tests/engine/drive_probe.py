@@ -48,8 +48,8 @@ def with_probe(is_probed):
     drive_scheduler.AsyncScheduler = probe.ProbeScheduler if is_probed else probe.AsyncScheduler
 
 
-def truth(scheduler):
-    """What the block manager itself says."""
+def truth(scheduler, preempted):
+    """What the block manager itself says; `preempted` is counted by the driver."""
     manager = scheduler.kv_cache_manager
     pool = manager.block_pool
     return {
@@ -59,7 +59,7 @@ def truth(scheduler):
         },
         "refs": {str(block.block_id): block.ref_cnt for block in pool.blocks if block.ref_cnt and not block.is_null},
         "free": pool.get_num_free_blocks(),
-        "preempted": sum(request.num_preemptions for request in scheduler.requests.values()),
+        "preempted": preempted,
         "cached": len(pool.cached_block_hash_to_block),
     }
 
@@ -98,7 +98,7 @@ def fidelity(is_async):
     """Frames off the wire beside the manager's own state at the same step, for a load that shares and preempts."""
     os.environ["KVSCOPE_PROBE_HZ"] = "1000"
     with_probe(True)
-    pairs = []
+    pairs, preempted = [], 0
     with zmq.Context() as context:
         driver = Driver(workload(12, 96, 40, num_gpu_blocks=61, is_async=is_async, shared=64, windows=[48]))
         kind = type(driver.scheduler).__name__
@@ -108,8 +108,9 @@ def fidelity(is_async):
             driver.add(order, row)
         for _ in range(400):
             driver.scheduler._probe_due = 0.0  # sample this step, whatever the last one cost
-            driver.schedule()
-            expected = truth(driver.scheduler)
+            _, names = driver.schedule()
+            preempted += len(names)
+            expected = truth(driver.scheduler, preempted)
             step = driver.scheduler._probe_step
             frame = next_frame(socket, lambda frame, step=step: frame.step == step and frame.moment == "scheduled")
             pairs.append({"truth": expected, "published": published(frame)})
@@ -164,7 +165,7 @@ def cost(context_tokens, steps=300):
     }  # fmt: skip
 
 
-def limited(context_tokens=4096, seconds=3.0):
+def limited(context_tokens=4096, seconds=8.0):
     """The fraction of the scheduler's time that samples take at the default rate, over a while of decode steps."""
     os.environ["KVSCOPE_PROBE_HZ"] = "5"
     with_probe(True)
@@ -187,7 +188,7 @@ def limited(context_tokens=4096, seconds=3.0):
     wall = time.perf_counter() - start
     costs = [*costs[1:], scheduler._probe_cost]
     scheduler.shutdown()
-    return {"samples": len(costs), "steps": steps, "sampled_fraction": sum(costs) / wall}
+    return {"samples": len(costs), "steps": steps, "seconds": wall, "sampled_fraction": sum(costs) / wall}
 
 
 def main(target):
