@@ -24,6 +24,7 @@ page = st.navigation(
         st.Page("plan.py", title="Plan", icon=":material/memory:", default=True),
         st.Page("simulate.py", title="Simulate", icon=":material/grid_view:"),
         st.Page("weigh.py", title="Trade-offs", icon=":material/balance:"),
+        st.Page("watch.py", title="Watch", icon=":material/monitor_heart:"),
     ],
     position="top",
 )

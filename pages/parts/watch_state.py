@@ -1,0 +1,236 @@
+"""Session state of the Watch page: what is watched, the recording that plays, and what went wrong.
+
+Widgets are keyed `watch_<field>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import streamlit as st
+
+import live
+from live import local_engines, nvml
+from live.monitor import Monitor, process_monitor
+from live.recorder import Recorder
+from live.recording import Recording
+from live.recording_schema import RecordingError
+from live.recording_upload import open_upload
+from live.replay import Replay
+from pages.parts import state
+from planner.facts import PlanError
+from planner.model_catalog import catalogue_ids
+
+FIRST_ADDRESS = "http://localhost:8000"
+FIRST_SPEED = 10
+MOST_LISTED = 200
+_NVML_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A vLLM server found on this machine, and the models it serves."""
+
+    address: str
+    models: tuple[str, ...]
+
+
+def key(field: str) -> str:
+    """The widget key of a field."""
+    return f"watch_{field}"
+
+
+def value(field: str) -> Any:  # whatever the widget of that field holds
+    """What the field holds now."""
+    return st.session_state.get(key(field))
+
+
+def keep(field: str, new_value: object) -> None:
+    """Put `new_value` into a field; only before its widget is drawn, so in callbacks."""
+    st.session_state[key(field)] = new_value
+
+
+def start_page() -> None:
+    """Fill the form once a session, and keep it while other pages are open."""
+    for field, first in (("address", FIRST_ADDRESS), ("speed", FIRST_SPEED), ("minutes", 15), ("is_paused", False)):
+        keep(field, first if value(field) is None else value(field))
+
+
+def problem() -> str | None:
+    """The sentence of what the last press could not do."""
+    text: str | None = value("problem")
+    return text
+
+
+def _trying(action: Callable[[], None]) -> None:
+    keep("problem", None)
+    try:
+        action()
+    except (PlanError, RecordingError) as error:
+        keep("problem", error.text)
+
+
+# -- engines ----------------------------------------------------------------------------------------------------------
+
+
+def monitor() -> Monitor:
+    """The recorders of this process."""
+    return process_monitor()
+
+
+def watch_typed() -> None:
+    """Record the engine at the typed address; for a callback."""
+    watch(value("address") or "")
+
+
+def watch(address: str) -> None:
+    """Record the engine at `address` and show it."""
+
+    def begin() -> None:
+        show_engine(monitor().watch(address).address)
+
+    _trying(begin)
+
+
+def show_engine(address: str) -> None:
+    """Show the engine that is recorded at `address`."""
+    close_replay()
+    keep("engine_address", address)
+
+
+def shown_recorder() -> Recorder | None:
+    """The recorder to show: the chosen one, else the first there is."""
+    address = value("engine_address")
+    chosen = None if address is None else monitor().recorder(address)
+    return chosen or next(iter(monitor().recorders()), None)
+
+
+def end_recording(address: str) -> None:
+    """End the recording of the engine at `address`; its file stays."""
+    recorder = monitor().recorder(address)
+    monitor().unwatch(address)
+    keep("ended_path", None if recorder is None else recorder.path)
+
+
+def mark(recorder: Recorder) -> None:
+    """Put the typed note on the time axis."""
+    text = (value("note") or "").strip()
+    if text:
+        _trying(lambda: recorder.mark(text[:200]))
+        keep("note", "")
+
+
+def find_engines() -> None:
+    """Look for vLLM servers on this machine; for a callback."""
+    own = st.get_option("server.port")
+    found = local_engines.find_local_engines(own_ports=() if own is None else (int(own),))
+    keep("found", tuple(_found(server.shown, reading.snapshot) for server, reading in found))
+
+
+def _found(address: str, snapshot: Any) -> Found:  # an EngineSnapshot, or None
+    engines = () if snapshot is None else snapshot.engines
+    names = dict.fromkeys(engine.identity.model_name for engine in engines if engine.identity.model_name)
+    return Found(address=address, models=tuple(names))
+
+
+def found_engines() -> tuple[Found, ...] | None:
+    """What the last look found; None before the first."""
+    found: tuple[Found, ...] | None = value("found")
+    return found
+
+
+# -- recordings -------------------------------------------------------------------------------------------------------
+
+
+def packaged_recordings() -> tuple[Path, ...]:
+    """The recorded sessions that are part of the project."""
+    return tuple(sorted((Path(live.__file__).parent / "data").glob("*.kvscope")))
+
+
+def recordings() -> tuple[Path, ...]:
+    """All recordings that can be played: the latest of the folder, then those of the project."""
+    return (*monitor().recordings()[:MOST_LISTED], *packaged_recordings())
+
+
+def replay() -> Replay | None:
+    """The recording that plays in this session."""
+    held: Replay | None = value("replay")
+    return held
+
+
+def close_replay() -> None:
+    """Let the recording that plays go."""
+    held = replay()
+    if held is not None:
+        held.recording.close()
+    keep("replay", None)
+
+
+def play_chosen() -> None:
+    """Play the recording that is chosen in the list; for a callback."""
+    path = value("recording")
+    if path is not None:
+        play(path)
+
+
+def play(path: Path) -> None:
+    """Play the recording at `path`."""
+    _trying(lambda: _begin_replay(Recording.open(path)))
+
+
+def play_upload(content: BinaryIO, file_name: str) -> None:
+    """Play an uploaded recording, which is checked as a file from elsewhere."""
+    _trying(lambda: _begin_replay(open_upload(content, file_name)))
+
+
+def _begin_replay(recording: Recording) -> None:
+    try:
+        begun = Replay(recording, speed=float(value("speed") or FIRST_SPEED))
+    except (RecordingError, PlanError):
+        recording.close()
+        raise
+    close_replay()
+    keep("replay", begun)
+
+
+def set_speed() -> None:
+    """Play at the chosen speed; for a callback."""
+    held = replay()
+    if held is not None:
+        held.set_speed(float(value("speed")))
+
+
+def seek() -> None:
+    """Go to the place of the slider; for a callback."""
+    held = replay()
+    if held is not None:
+        held.seek(held.start_ms + int(value("place") * 1000))
+
+
+# -- the plan ---------------------------------------------------------------------------------------------------------
+
+
+def plan_answer() -> state.Answer | PlanError:
+    """The plan of the Plan page's form, or why there is none."""
+    return state.answer()
+
+
+def catalogue_id(names: Sequence[str]) -> str | None:
+    """The catalogue's model that one of `names` means, by its whole id or the last part of it."""
+    wanted = {name.lower().rstrip("/").rsplit("/", 1)[-1] for name in names if name}
+    return next((each for each in catalogue_ids() if each.lower().rsplit("/", 1)[-1] in wanted), None)
+
+
+def plan_for(model_id: str) -> None:
+    """Put `model_id` into the Plan page's form, with its card and flags as they are; for a callback."""
+    request = state.request_or_first()
+    state.fill(replace(request, model_id=model_id, revision=None, config_json=None))
+
+
+@st.cache_data(ttl=_NVML_SECONDS, max_entries=1, show_spinner=False)
+def cards() -> nvml.NvmlState:
+    """The cards of this machine, asked for every few seconds at most."""
+    return nvml.detect()
