@@ -9,9 +9,11 @@ from planner.advice import advise
 from planner.answer import Plan
 from planner.budget import plan
 from planner.draft_models import WITHOUT_MODEL, catalogued_draft, read_draft
+from planner.facts import Finding
 from planner.inventory import ModelDocuments, ModelFacts
 from planner.model_config import read_model
 from planner.request import PlanRequest, SpeculativeConfig
+from planner.units import div_ceil
 from planner.versions import Version, parse_version
 
 
@@ -58,5 +60,23 @@ def answer(
     model = facts_for(request, documents, draft_documents)
     result = plan(request, model)
     if not result.will_start:
-        result = replace(result, advice=advise(result, model, plan))
+        advice = advise(result, model, plan)
+        findings = result.findings if advice else (*result.findings, _no_single_change(result))
+        result = replace(result, advice=advice, findings=findings)
     return result, model
+
+
+def _no_single_change(failing: Plan) -> Finding:
+    """What to combine when no change alone is enough; counts the cards that the weights need where that is the trouble."""
+    rank = failing.ranks[failing.bounding_rank]
+    budget = sum(line.estimate.best_bytes for line in rank.lines if line.is_inside_budget)
+    room = budget - rank.activation.best_bytes - rank.non_torch.best_bytes - rank.cuda_graphs.best_bytes
+    per_stage = failing.request.flags.tensor_parallel_size
+    loaded = per_stage * sum(stage.weights.load.best_bytes for stage in failing.ranks)
+    text = "No single change makes this plan start; combine several, such as more cards, an FP8 cache and a shorter length."
+    if room > 0 and loaded > room * per_stage * len(failing.ranks):
+        text = (
+            f"No single change makes this plan start: the weights alone need about {div_ceil(loaded, room)} such cards "
+            "(tensor_parallel_size times pipeline_parallel_size), and the KV cache comes on top."
+        )
+    return Finding(code="no-single-change", severity="info", text=text)
