@@ -58,6 +58,7 @@ MODULE_OF: dict[str, str] = {
     "FalconH1ForCausalLM": "hybrid",
     "FalconMambaForCausalLM": "pure_mamba",
     "FlexOlmoForCausalLM": "moe_retired",
+    "GLM4VForCausalLM": "ocr_models",
     "GPT2LMHeadModel": "dense",
     "GPTBigCodeForCausalLM": "dense",
     "GPTJForCausalLM": "dense",

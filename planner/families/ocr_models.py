@@ -1,6 +1,6 @@
-"""Small models that read documents: GLM-OCR and PaddleOCR-VL.
+"""Small models that read documents (GLM-OCR and PaddleOCR-VL), and GLM-4V-9B.
 
-Sources: glm_ocr.py and paddleocr_vl.py of vLLM 0.33.
+Sources: glm_ocr.py, paddleocr_vl.py and glm4v.py of vLLM 0.33.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from planner.config_view import ConfigView
 from planner.families import Builder, Built, FamilyInput
-from planner.families.blocks import column_linear, norm, row_linear
+from planner.families.blocks import column_linear, norm, replicated_linear, row_linear
 from planner.families.composite import Tower, assemble, part_of, renamed, text_model
 from planner.families.multimodal import fixed_size_facts
 from planner.families.qwen_vision import qwen_encoder_facts, vision_rotary_cache
 from planner.families.vision_towers import EncoderStack, plain_linear, siglip_tower, vision_tensor
-from planner.inventory import Buffer, Module
+from planner.inventory import Buffer, EncoderFacts, Module
 
 _FIRST_MINOR_ON_TRANSFORMERS_5 = 24
 
@@ -100,7 +100,50 @@ def build_paddleocr_vl(given: FamilyInput) -> Built:
     return assemble(given, renamed(language, "model.", "language_model.model."), towers)
 
 
+def build_glm4v_chat(given: FamilyInput) -> Built:
+    """GLM-4V-9B: EVA-2 CLIP, a convolution that folds four patches into one, a gated projector, ChatGLM."""
+    vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
+    hidden, wide = vision.integer("hidden_size"), given.text.integer("ffn_hidden_size")
+    stack = EncoderStack(
+        depth=vision.integer("num_hidden_layers"),
+        hidden_size=hidden,
+        intermediate_size=vision.integer("intermediate_size"),
+        num_heads=vision.integer("num_heads"),
+        prefix="transformer.layers",
+        qkv="attention.query_key_value",
+        output="attention.dense",
+        norms=("input_layernorm", "post_attention_layernorm"),
+    )
+    channels = vision.integer("in_channels", default=3) * vision.integer("patch_size") ** 2
+    positions = vision.integer("num_positions")
+    modules: tuple[Module, ...] = (
+        *plain_linear("patch_embedding.proj", channels, hidden, role="vision"),
+        vision_tensor("patch_embedding.cls_embedding", hidden),
+        vision_tensor("patch_embedding.position_embedding", positions, hidden),
+        *stack.modules(),
+        *plain_linear("conv", hidden * 4, text),
+        replicated_linear("linear_proj.linear_proj", text, text, role="projector"),
+        *norm("linear_proj.norm1", text, has_bias=True),
+        column_linear("linear_proj.merged_proj", text, wide, wide, role="projector"),
+        row_linear("linear_proj.dense_4h_to_h", wide, text, role="projector"),
+        vision_tensor("boi", text, role="projector"),
+        vision_tensor("eoi", text, role="projector"),
+    )
+    facts = EncoderFacts(
+        modality="image",
+        hidden_size=hidden,
+        intermediate_size=stack.intermediate_size,
+        num_layers=stack.depth,
+        num_heads=stack.num_heads,
+        patch_tokens_per_item=positions - 1,
+        output_tokens_per_item=(positions - 1) // 4,
+    )
+    tower = Tower(prefix="transformer.vision", modules=modules, modalities=("image",), facts=facts)
+    return assemble(given, text_model(given, architecture="ChatGLMModel"), [tower])
+
+
 BUILDERS: dict[str, Builder] = {
+    "GLM4VForCausalLM": build_glm4v_chat,
     "GlmOcrForConditionalGeneration": build_glm_ocr,
     "PaddleOCRVLForConditionalGeneration": build_paddleocr_vl,
 }

@@ -166,3 +166,14 @@ def test_sizes_that_a_multimodal_config_leaves_to_its_class_are_named() -> None:
 
     finding = next(finding for finding in model.findings if finding.code == "size-from-class")
     assert "vocab_size 262208" in finding.text
+
+
+@pytest.mark.parametrize("architecture", ["LlamaForCausalLM", "LlamaModel", "MistralModel"])
+@pytest.mark.parametrize("is_sentence_transformer", [True, False])
+def test_a_head_is_built_unless_the_model_embeds_sentences(architecture: str, is_sentence_transformer: bool) -> None:
+    config = LLAMA | {"architectures": [architecture]}
+
+    model = read_model(make_documents(config, is_sentence_transformer=is_sentence_transformer))
+
+    roles = [getattr(module, "role", None) for part in model.parts for module in part.modules]
+    assert roles.count("head") == (0 if is_sentence_transformer else 1)

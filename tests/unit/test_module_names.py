@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.module_names import bare, is_part, is_pattern, is_wild
+from planner.module_names import bare, is_engine_pattern, is_part, is_pattern, is_wild
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,18 @@ def test_a_broken_pattern_matches_nothing() -> None:
 
 def test_a_part_of_a_name_is_enough_where_the_method_says_so() -> None:
     assert is_part("model.layers.0.self_attn.q_proj", ("self_attn",))
+
+
+@pytest.mark.parametrize(
+    ("name", "expression", "is_met"),
+    [
+        ("model.layers.0.mlp.down_proj", r"^model\.layers\.0\..*", True),
+        ("language_model.model.layers.0.mlp.down_proj", r"^model\.layers\.0\..*", False),
+        ("model.language_model.layers.0.mlp.down_proj", r"language_model\.model\.layers\.0\..*", True),
+        ("model.language_model.layers.0.mlp.down_proj", r"model\.language_model\..*", False),
+        ("model.visual.blocks.0.attn.qkv", "visual.*", True),
+        ("model.layers.0.mlp.down_proj", "(", False),
+    ],
+)
+def test_patterns_are_held_to_the_engines_own_names(name: str, expression: str, is_met: bool) -> None:
+    assert is_engine_pattern(name, expression) is is_met
