@@ -22,6 +22,10 @@ from live.metric_names import CACHE_CONFIG_INFO, PROCESS_START, is_own
 
 LARGEST_TEXT_BYTES = 5 * 1000 * 1000
 _LONGEST_KEPT_HEAD = 4000
+_LONGEST_LINE = 8192  # cache_config_info has some 2,000 characters
+_MOST_LINES = 40_000
+_MOST_REPAIRS = 2_000
+_MOST_PIECES = 10_000
 _MOST_PARTS = 60  # of one broken line
 _SEAM = "\ufffd"  # where a broken line was joined between two digits
 
@@ -69,6 +73,7 @@ class _Reading:
     series: list[RawSeries] = field(default_factory=list)
     help_texts: dict[str, str] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
+    num_repairs: int = 0
 
 
 def decode_text(content: bytes) -> str:
@@ -127,7 +132,9 @@ def _cut_cache_config(piece: str) -> RawSeries | None:
     return RawSeries(name=name, labels=tuple(labels.items()), value=math.nan)
 
 
-def _repaired_piece(piece: str) -> RawSeries | None:
+def _repaired_piece(piece: str, reading: _Reading) -> RawSeries | None:
+    if len(piece) > _LONGEST_LINE or reading.num_repairs > _MOST_REPAIRS:
+        return None
     head = _HEAD_AND_VALUE.match(piece)
     series = _parsed(piece) or (_parsed(f"{head[1]} {head[2]}") if head else None)
     return series or _cut_cache_config(piece)
@@ -141,7 +148,7 @@ def _pieces(line: str) -> Iterator[str]:
     first = _FIRST_OWN.search(text)
     if first is not None and "#" not in text[: first.start()]:
         text = text[first.start() :]
-    yield from (piece.strip() for piece in _BEGINNING.split(text) if piece.strip())
+    yield from (piece.strip() for piece in _BEGINNING.split(text, maxsplit=_MOST_PIECES) if piece.strip())
 
 
 def _take_help(line: str, reading: _Reading) -> None:
@@ -156,16 +163,17 @@ def _take_line(line: str, reading: _Reading) -> None:
     if is_comment and not _SECOND_COMMENT.search(line):
         _take_help(line, reading)
         return
-    series = None if is_comment else _parsed(line)
+    series = None if is_comment or len(line) > _LONGEST_LINE else _parsed(line)
     if series is not None:
         if _is_wanted(series):
             reading.series.append(series)
         return
-    for piece in _pieces(line):
+    reading.num_repairs += 1
+    for piece in _pieces(line) if reading.num_repairs <= _MOST_REPAIRS else [line]:
         if piece.startswith("#"):
             _take_help(piece, reading)
-        elif (repaired := _repaired_piece(piece)) is not None and _is_wanted(repaired):
-            reading.series.append(repaired)
+        elif (repaired := _repaired_piece(piece, reading)) is not None:
+            reading.series += [repaired] * _is_wanted(repaired)
         elif _FIRST_OWN.match(piece) and not is_comment:
             reading.unread.append(piece[:200])
 
@@ -207,9 +215,12 @@ def read_exposition(text: str) -> Exposition:
     reading = _Reading()
     if has_cut_end and interesting and interesting[-1] == lines[-1] and _has_lost_digits(lines[-1], interesting):
         reading.unread.append(interesting.pop()[:200])
-    for line in interesting:
+    for line in interesting[:_MOST_LINES]:
         _take_line(line, reading)
-    has_metrics = bool(reading.series) or any(_parsed(line) for line in lines[:50] if line and not line.startswith("#"))
+    reading.unread += [line[:200] for line in interesting[_MOST_LINES:]]
+    has_metrics = bool(reading.series) or any(
+        _parsed(line[:_LONGEST_LINE]) for line in lines[:50] if line and line[0] != "#"
+    )
     return Exposition(
         series=tuple(reading.series),
         help_texts=tuple(reading.help_texts.items()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from live.exposition import RawSeries
 from live.metric_names import CACHE_CONFIG_INFO, PLACE_LABELS, PLAIN_NAMES, canonical
@@ -12,6 +13,7 @@ from live.samples import EngineIdentity
 from planner.facts import Finding
 
 _USAGE = {"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"}
+Labels = tuple[tuple[str, str], ...]
 _IDENTITY_LABELS = {"model_name", "engine", "model"}  # Triton's vLLM backend says "model"
 _MOST_ENGINES = 256  # of one text; more is no fleet but a broken or hostile text
 
@@ -38,8 +40,15 @@ def _place_labels(series: Sequence[RawSeries]) -> frozenset[str]:
 
 
 def _claim(one: RawSeries, place_labels: frozenset[str]) -> _Claim:
-    labels = {name: text for name, text in one.labels if text}
-    is_config = canonical(one.name) == CACHE_CONFIG_INFO
+    identity, labels = _named(one.name, one.labels, place_labels)
+    return _Claim(identity=identity, series=OwnedSeries(name=one.name, labels=labels, value=one.value))
+
+
+@lru_cache(maxsize=16_384)
+def _named(series_name: str, pairs: Labels, place_labels: frozenset[str]) -> tuple[EngineIdentity, Labels]:
+    """Whose a series says it is, and its other labels: the same in every scrape."""
+    labels = {name: text for name, text in pairs if text}
+    is_config = canonical(series_name) == CACHE_CONFIG_INFO
     places = sorted((name, text) for name, text in labels.items() if name in place_labels)
     kept = labels if is_config else {k: v for k, v in labels.items() if k not in place_labels | _IDENTITY_LABELS}
     identity = EngineIdentity(
@@ -47,9 +56,7 @@ def _claim(one: RawSeries, place_labels: frozenset[str]) -> _Claim:
         engine=labels.get("engine"),
         replica=",".join(f"{name}={text}" for name, text in places) or None,
     )
-    return _Claim(
-        identity=identity, series=OwnedSeries(name=one.name, labels=tuple(sorted(kept.items())), value=one.value)
-    )
+    return identity, tuple(sorted(kept.items()))
 
 
 def _fits(partial: EngineIdentity, whole: EngineIdentity) -> bool:

@@ -506,3 +506,17 @@ def test_only_counters_that_fell_tell_of_a_restart():
 def test_an_exposition_of_another_exporter_is_known_to_be_one():
     assert read_exposition("up 1\n").has_metrics
     assert not read_exposition("<html>\n").has_metrics
+
+
+def test_a_text_longer_than_any_real_one_is_read_up_to_a_limit():
+    lines = ["vllm:num_requests_running 1.0"] * 40_000 + ["vllm:num_requests_waiting 2.0"]
+
+    assert one(*lines).num_requests_waiting is None
+    assert codes(*lines) == ["metric-lines-unread"]
+
+
+@pytest.mark.parametrize(
+    "line", ['vllm:x{a="' + "x" * 9000, "vllm:x{" + 'a="b",' * 3000 + "} 1.0", "junk vllm:x{a" * 2]
+)
+def test_a_line_that_no_engine_writes_is_unread(line):
+    assert codes(*[line] * 3, f"vllm:num_requests_running{{{V1}}} 1.0")[0] == "metric-lines-unread"
