@@ -23,9 +23,7 @@ def choose_engine() -> None:
             "ever changed there.",
             width=340,
         )
-        st.button(
-            "Watch", key=key("watch"), type="primary", icon=":material/play_arrow:", on_click=watch_state.watch_typed
-        )
+        st.button("Watch", key=key("watch"), icon=":material/play_arrow:", on_click=watch_state.watch_typed)
         st.button(
             "Find local engines",
             key=key("find"),
@@ -194,8 +192,13 @@ def open_recording() -> None:
             on_click=watch_state.play_chosen,
             disabled=not paths,
         )
+    with st.expander("From a file", icon=":material/upload_file:", key=key("from_file")):
+        _upload()
+
+
+def _upload() -> None:
     uploaded = st.file_uploader(
-        "Or a file: a recording (.kvscope), or a CSV made of one", type=["kvscope", "csv"], key=key("upload")
+        "A recording (.kvscope), or a CSV made of one", type=["kvscope", "csv"], key=key("upload")
     )
     if uploaded is not None:
         st.button(

@@ -101,7 +101,9 @@ def _seen(watched: Watched, status: WatchStatus) -> Seen | None:
 def _now(watched: Watched) -> None:
     status = watched.status()
     said = watch_words.state_words(status)
-    st.markdown(f":{said.colour}[{said.icon} **{said.title}**] · {words.plain(status.address)} · {_as_of(status)}")
+    st.markdown(
+        f":{said.colour}[{said.icon} **{said.title}**] · {watch_words.inline_code(status.address)} · {_as_of(status)}"
+    )
     if said.text:
         st.info(words.plain(said.text), icon=":material/info:")
     if status.storage_text:
@@ -139,15 +141,15 @@ def _metrics(seen: Seen) -> None:
     with st.container(horizontal=True, gap="small"):
         _metric("KV usage", watch_words.percent(sample.kv_usage_fraction), _expected_words(seen))
         _metric("Running", watch_words.number(sample.num_requests_running), _concurrency_words(seen))
-        _metric("Waiting", watch_words.number(sample.num_requests_waiting), "")
+        _metric("Waiting", watch_words.number(sample.num_requests_waiting), "in the queue")
         added = None if facts.preemptions is None else f"{facts.preemptions:,.0f} in the last 5 min"
-        _metric("Preemptions", watch_words.number(sample.num_preemptions), added or "")
+        _metric("Preemptions", watch_words.number(sample.num_preemptions), added or "in all")
         _metric("Prefix hits, last 5 min", _hits(seen), "of prompt tokens looked up")
     with st.container(horizontal=True, gap="small"):
         _metric("Stored to host", _rate(sample.offload_store_bytes, facts.store_bytes_per_second), _tier_words(seen))
-        _metric("Loaded from host", _rate(sample.offload_load_bytes, facts.load_bytes_per_second), "")
+        _metric("Loaded from host", _rate(sample.offload_load_bytes, facts.load_bytes_per_second), _tier_words(seen))
         _metric("Swapped requests", watch_words.number(sample.num_requests_swapped), "V0's swap space")
-        _metric("External cache hits", _external_hits(seen), "")
+        _metric("External cache hits", _external_hits(seen), "of prompt tokens asked for")
 
 
 def _metric(label: str, shown: str, beside: str) -> None:
@@ -167,20 +169,20 @@ def _expected_words(seen: Seen) -> str:
     expected = seen.expected
     if expected is None:
         return "no plan for this model" if seen.plan is None else "plan: no finished request yet"
-    low, high = watch_words.percent(expected.low_fraction), watch_words.percent(expected.high_fraction)
+    span = watch_words.span(expected.low_fraction, expected.high_fraction)
     error = watch_words.signed_error(expected.error(seen.sample.kv_usage_fraction))
-    return f"plan expects {low} to {high} (error {error})"
+    return f"plan expects {span} (error {error})"
 
 
 def _concurrency_words(seen: Seen) -> str:
     if seen.plan is None:
-        return ""
+        return "requests"
     return f"plan: {words.concurrency(seen.plan.pool.max_concurrency)} of the longest length fit"
 
 
 def _tier_words(seen: Seen) -> str:
     size_gib = None if seen.sample.cache_config is None else seen.sample.cache_config.kv_offloading_size_gib
-    return "" if size_gib is None else f"tier of {size_gib:g} GiB"
+    return "no tier size told" if size_gib is None else f"tier of {size_gib:g} GiB"
 
 
 def _hits(seen: Seen) -> str:

@@ -101,6 +101,16 @@ def clock(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def span(low: float, high: float) -> str:
+    """Two fractions as "40.0 % to 61.1 %", or one where they agree."""
+    return percent(low) if percent(low) == percent(high) else f"{percent(low)} to {percent(high)}"
+
+
+def inline_code(text: str) -> str:
+    """`text` as it is, in Markdown: neither a link nor a sign."""
+    return f"`{text.replace('`', '')}`"
+
+
 def signed_error(fraction: float | None) -> str:
     """(predicted − actual) / actual with its sign; a dash where there is none."""
     return "–" if fraction is None else f"{fraction:+.1%}".replace("-", "−")
@@ -120,7 +130,7 @@ def comparison_rows(comparison: PlanComparison) -> list[dict[str, str]]:
 
 def _comparison_row(each: ComparedNumber) -> dict[str, str]:
     return {
-        "": _NUMBER_NAMES.get(each.name, each.name),
+        "Number": _NUMBER_NAMES.get(each.name, each.name),
         "Engine": "–" if each.actual is None else f"{each.actual:,.6g}",
         "Plan": f"{each.predicted:,.6g}",
         "Plan's band": "exact" if each.low == each.high else f"{each.low:,.6g} to {each.high:,.6g}",

@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def open_watch(folder: Path) -> OpenPage:
+def open_watch(folder: Path) -> OpenPage:  # noqa: ARG001 - the folder is set up first
     """Opens the Watch page from the frame."""
 
     def open_page() -> AppTest:
@@ -167,7 +167,7 @@ def test_a_plan_for_the_served_model_stands_beside_it(open_watch: OpenPage, engi
     app = watch(open_watch(), engine.url)
     until(app, lambda each: bool(each.dataframe))
 
-    table = app.dataframe[0].value.set_index("")
+    table = app.dataframe[0].value.set_index("Number")
     assert table.loc["KV blocks", "Engine"] == "27,000"
     assert table.loc["KV blocks", "Error"].startswith(("+", "−"))
     assert table.loc["KV cache tokens", "Verdict"] == "not exported by this version"

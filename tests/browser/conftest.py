@@ -71,10 +71,12 @@ def _wait_until_healthy(origin: str, server: subprocess.Popen[bytes], log: Path)
 def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server started for these tests, as `make run` starts it."""
     port = _free_port()
-    log = tmp_path_factory.mktemp("server") / "log"
+    folder = tmp_path_factory.mktemp("server")
+    log = folder / "log"
+    environment = os.environ | {"KVSCOPE_RECORDINGS": str(folder / "recordings")}
     command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
     with log.open("wb") as output:
-        server = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
     address = f"http://127.0.0.1:{port}"
     try:
         _wait_until_healthy(address, server, log)

@@ -1,0 +1,73 @@
+"""The Watch page in a real browser: an engine comes, is seen, goes; a recording plays; what a narrow screen and axe meet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.fakes.metrics_server import MetricsServer, metrics_server, metrics_text
+
+
+@pytest.fixture
+def engine() -> Iterator[MetricsServer]:
+    with metrics_server() as server:
+        server.text = metrics_text(usage=0.5, running=7)
+        yield server
+
+
+def watch(page: Page, engine: MetricsServer) -> None:
+    page.get_by_role("textbox", name="Engine's address").fill(engine.url)
+    page.get_by_role("textbox", name="Engine's address").press("Enter")
+    page.get_by_role("button", name="Watch", exact=True).click()
+
+
+def end(page: Page) -> None:
+    page.get_by_role("button", name="End recording").click()
+    expect(page.get_by_text("The recording has ended")).to_be_visible()
+
+
+def test_an_engine_is_seen_live_and_recorded_until_told(open_page, engine: MetricsServer) -> None:
+    page = open_page("/watch")
+    expect(page.get_by_role("heading", name="Nothing is watched yet")).to_be_visible()
+    watch(page, engine)
+    expect(page.get_by_text("Connected")).to_be_visible()
+    expect(page.get_by_test_id("stMetric").filter(has_text="KV usage")).to_contain_text("50.0")
+
+    engine.text = metrics_text(usage=0.75, running=9, preemptions=2)
+    expect(page.get_by_test_id("stMetric").filter(has_text="KV usage")).to_contain_text("75.0")
+    expect(page.get_by_test_id("stMetric").filter(has_text="Preemptions")).to_contain_text("2 in the last")
+    expect(page.locator(".js-plotly-plot").first).to_be_visible()
+
+    engine.stop()
+    expect(page.get_by_text("Not reachable")).to_be_visible()
+    engine.start()
+    expect(page.get_by_text("Connected")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download CSV").click()
+    assert "kv_usage_fraction" in download.value.path().read_text(encoding="utf-8")
+    end(page)
+
+    page.get_by_role("button", name="Replay", exact=True).click()
+    expect(page.get_by_text(re.compile("^Recording 127"))).to_be_visible()
+    expect(page.get_by_test_id("stMetric").filter(has_text="KV usage")).to_contain_text("75.0")
+    page.get_by_role("button", name="Close").click()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (390, "light")])
+def test_nothing_is_wider_than_the_window_and_axe_finds_nothing(
+    open_page, engine: MetricsServer, width: int, scheme: str
+) -> None:
+    page = open_page("/watch", width=width, scheme=scheme)
+    watch(page, engine)
+    expect(page.locator(".js-plotly-plot").nth(3)).to_be_visible()
+    expect(page.get_by_role("button", name="End recording")).to_be_visible()
+    page.get_by_text("Hold still").click()
+
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    found = Axe().run(page).response["violations"]
+    assert [(each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
+    end(page)
