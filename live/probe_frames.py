@@ -83,6 +83,7 @@ class ProbeFrame:
     num_groups: int
     num_free_blocks: int
     settled_free_blocks: int  # after the last step's outputs: what /metrics then shows
+    settled_history: bytes = b""  # the same for each step since the last frame, oldest first, the newest 1,024; packed
     num_running: int
     num_waiting: int
     num_preemptions: int  # since the engine started
@@ -144,7 +145,7 @@ def decode_frame(payload: bytes) -> ProbeFrame:
 
 def _check(frame: ProbeFrame) -> None:
     tables = [table for request in frame.requests for table in request.tables]
-    words = [*tables, frame.shared_blocks, frame.shared_counts]
+    words = [*tables, frame.shared_blocks, frame.shared_counts, frame.settled_history]
     pairs = [(len(frame.shared_blocks), len(frame.shared_counts))]
     if frame.cached is not None:
         words += [frame.cached.blocks, frame.cached.groups]

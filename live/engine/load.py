@@ -98,9 +98,11 @@ def _calm(source: random.Random, start: float) -> Iterator[SimulatedRequest]:
 
 def _shared_prefix(source: random.Random, start: float) -> Iterator[SimulatedRequest]:
     prefixes = (_tokens(source, 640), _tokens(source, 416))
-    for number in range(20):
-        prompt = prefixes[number % 3 == 0] + _tokens(source, source.randint(10, 60))
-        yield _request(f"shared-{number}", start + 0.75 * number, prompt, source.randint(80, 200))
+    for number in range(26):
+        # the first of each prefix alone, then clumps of six that hold the cached prefix together
+        seconds = 0.5 * number if number < 2 else 3.0 + 3.0 * ((number - 2) // 6) + 0.05 * number
+        prompt = prefixes[number % 2] + _tokens(source, source.randint(10, 60))
+        yield _request(f"shared-{number}", start + seconds, prompt, source.randint(120, 240))
 
 
 def _burst(source: random.Random, start: float) -> Iterator[SimulatedRequest]:

@@ -10,6 +10,7 @@ import logging
 import math
 import os
 import time
+from collections import deque
 from typing import Any
 
 import vllm  # type: ignore[import-not-found]  # only the engine's own process has it
@@ -39,6 +40,7 @@ _MOST_CACHED_ENTRIES = 65_536  # listed in one frame: 1 MiB
 _CACHED_ALWAYS = 4096  # as many cached hashes are listed in every frame
 _CACHED_SECONDS = 2.0  # more of them this seldom
 _MOST_PREEMPTED_IDS = 256
+_LONGEST_HISTORY = 1024
 
 _log = logging.getLogger("vllm.kvscope.probe")
 
@@ -83,6 +85,7 @@ class _Probe:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._probe_step = self._probe_sequence = self._probe_preemptions = 0
         self._probe_preempted: list[str] = []
+        self._probe_history: deque[int] = deque(maxlen=_LONGEST_HISTORY)
         self._probe_due = self._probe_cached_due = 0.0
         self._probe_cost = 0.0
         self._probe_idle_since: float | None = None
@@ -109,6 +112,7 @@ class _Probe:
     def update_from_output(self, *args: Any, **kwargs: Any) -> Any:
         outputs = super().update_from_output(*args, **kwargs)  # type: ignore[misc]
         self._probe_settled = self.kv_cache_manager.block_pool.get_num_free_blocks()
+        self._probe_history.append(self._probe_settled)
         if not self.requests:
             self._probe_idle_since = time.perf_counter()
         return outputs
@@ -124,16 +128,20 @@ class _Probe:
         super().shutdown()  # type: ignore[misc]
 
     def _sample(self, now: float) -> None:
+        start = time.thread_time()  # waiting for a core is not the probe's cost
         try:
             self._probe_publisher.offer(self._frame("scheduled", is_cached_due=now >= self._probe_cached_due))
         except Exception:  # noqa: BLE001 - whatever breaks here, the engine must not
             _log.exception("KVScope's probe failed and stops; the engine goes on.")
             self._probe_due = math.inf
             return
+        self._forget_sent()
+        self._probe_cost = time.thread_time() - start
+        self._probe_due = time.perf_counter() + max(self._probe_period, self._probe_cost / _LARGEST_DUTY_FRACTION)
+
+    def _forget_sent(self) -> None:
         self._probe_preempted.clear()
-        end = time.perf_counter()
-        self._probe_cost = end - now
-        self._probe_due = end + max(self._probe_period, self._probe_cost / _LARGEST_DUTY_FRACTION)
+        self._probe_history.clear()
 
     def _idle_frame(self, idle_seconds: float) -> ProbeFrame | None:
         """The frame of an engine idle for so long; None where it is not, or works again before the copy is whole."""
@@ -147,7 +155,7 @@ class _Probe:
         if self._probe_step != step or self._probe_idle_since != since:
             return None
         self._probe_idle_since = None
-        self._probe_preempted.clear()
+        self._forget_sent()
         return frame
 
     def _frame(self, moment: Moment, *, is_cached_due: bool) -> ProbeFrame:
@@ -169,6 +177,7 @@ class _Probe:
             num_groups=len(scheduler.kv_cache_config.kv_cache_groups),
             num_free_blocks=pool.get_num_free_blocks(),
             settled_free_blocks=self._probe_settled,
+            settled_history=pack_blocks(self._probe_history),
             num_running=num_running,
             num_waiting=num_waiting,
             num_preemptions=self._probe_preemptions,

@@ -1,0 +1,292 @@
+"""The demo engine, really started: what is measured, published and predicted agrees, and a restart is survived.
+
+One engine serves two loads, then another takes its ports, with the pool that the memory gives rather than a fixed one.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from ready_engine import ready_engine
+
+from live.cached_blocks import CachedBlocks
+from live.engine.demo import DemoEngine, wait_until
+from live.engine.demo_process import DemoSettings
+from live.engine.load import DEMO_CONFIG, named_load, predict
+from live.engine.tiny_model import CONFIG
+from live.http_source import http_source
+from live.kv_events import KvEventEndpoints, KvEventReader
+from live.metrics import read_metrics
+from live.probe_feed import ProbeReader
+from live.probe_frames import unpack_blocks, unpack_hashes
+from live.recorder import Recorder
+from live.recording import Recording
+from live.store import About, Store
+from planner.inventory import ModelDocuments
+from planner.planning import answer as plan_answer
+from planner.request import EngineFlags, PlanRequest
+from planner.units import GIB
+from planner.workload_files import read_workload
+
+pytestmark = pytest.mark.engine
+START_SECONDS = 300.0
+LOAD_SECONDS = 240.0
+USABLE_BLOCKS = DEMO_CONFIG.num_usable_blocks
+_LAG_SECONDS = 0.3  # between a step and the scrape that shows it
+
+
+@dataclass
+class Heard:
+    """What was read off the engine while it ran."""
+
+    frames: list = field(default_factory=list)
+    scrapes: list = field(default_factory=list)  # time before, time after, the engine's sample
+    events: CachedBlocks = field(default_factory=CachedBlocks)
+    num_restarts: int = 0
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def listen(self, ports) -> None:
+        endpoints = KvEventEndpoints(endpoint=ports.events_endpoint, replay_endpoint=ports.replay_endpoint)
+        with ProbeReader(endpoint=ports.probe_endpoint) as probe, KvEventReader(endpoints=endpoints) as events:
+            while not self.stop.is_set():
+                self.frames += probe.poll(0.02)
+                poll = events.poll()
+                self.num_restarts += poll.is_restart
+                self.events.take(poll)
+
+    def scrape(self, ports) -> None:
+        with httpx.Client(trust_env=False) as client:
+            while not self.stop.is_set():
+                before = time.time()
+                try:
+                    text = client.get(f"{ports.address}/metrics").text
+                except httpx.HTTPError:
+                    time.sleep(0.2)
+                    continue
+                reading = read_metrics(text, time.time_ns())
+                if reading.engines:
+                    self.scrapes.append((before, time.time(), reading.engines[0]))
+                time.sleep(0.15)
+
+    def settled(self, seconds=20.0):
+        """The newest frame, once the engine is idle and has said so."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.frames and self.frames[-1].moment == "idle" and self.frames[-1].num_used_blocks == 0:
+                time.sleep(1.0)  # the metrics and events of the last step
+                return self.frames[-1]
+            time.sleep(0.05)
+        raise AssertionError("the engine did not fall idle")
+
+
+def started(settings, folder, ports=None):
+    engine = DemoEngine(settings)
+    engine.start(folder, ports)
+    status = wait_until(engine, lambda status: status.state == "ready", START_SECONDS)
+    assert status.state == "ready", "\n".join([status.text, *status.log_tail])
+    return engine, status
+
+
+def run_load(engine, name):
+    engine.run_load(name)
+    status = wait_until(engine, lambda status: status.load_state == "done", LOAD_SECONDS)
+    assert all(answered.num_output_tokens for answered in status.answered), status.answered
+    return status
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Everything that the tests look at, from two starts on the same ports."""
+    ready_engine()
+    folder = tmp_path_factory.mktemp("demo")
+    heard = Heard()
+    found: dict = {"heard": heard}
+    engine, status = started(DemoSettings(probe_hz=100.0), folder)
+    store = Store.create(folder / "run.kvscope", About(source=status.address, interval_ms=500))
+    recorder = Recorder(http_source(status.address), store, interval_seconds=0.5)
+    threads = [threading.Thread(target=listen, args=(status.ports,)) for listen in (heard.listen, heard.scrape)]
+    try:
+        for thread in threads:
+            thread.start()
+        recorder.start()
+        before = wait_for_sample(heard)
+        found["status"] = run_load(engine, "shared-prefix")
+        found["requests"] = read_workload(found["status"].requests_path)
+        found["idle_after_prefixes"] = heard.settled()
+        found["hits"] = heard.scrapes[-1][2].prefix_cache_hits_tokens - before.prefix_cache_hits_tokens
+        run_load(engine, "burst")
+        found["idle"] = heard.settled()
+        found["sample"] = heard.scrapes[-1][2]
+        found["events"] = dict(copies(heard.events))
+        found["is_complete"] = heard.events.is_complete
+        found["num_frames"], found["num_scrapes"] = len(heard.frames), len(heard.scrapes)
+        engine.stop()
+        found["left"] = processes_of(folder)
+        time.sleep(2.0)
+        engine, _ = started(DemoSettings(num_gpu_blocks_override=None), folder, status.ports)
+        run_load(engine, "calm")
+        found["second_idle"] = heard.settled()
+        found["second_sample"] = heard.scrapes[-1][2]
+        found["second_events"] = dict(copies(heard.events))
+        found["recorder_state"] = recorder.status().state
+    finally:
+        heard.stop.set()
+        engine.stop()
+        recorder.stop(ended=True)
+        for thread in threads:
+            thread.join(10.0)
+    found["recording"] = Recording.open(folder / "run.kvscope")
+    return found
+
+
+def wait_for_sample(heard):
+    end = time.monotonic() + 20.0
+    while not heard.scrapes and time.monotonic() < end:
+        time.sleep(0.05)
+    return heard.scrapes[-1][2]
+
+
+def copies(events):
+    """How often each (group, hash) is cached, as the events tell it."""
+    return {
+        (group, block_hash): block.copies
+        for (group, _), blocks in events._places.items()
+        for block_hash, block in blocks.items()
+    }
+
+
+def cached_in(frame):
+    """The same, as the probe lists it."""
+    groups, hashes = unpack_blocks(frame.cached.groups), unpack_hashes(frame.cached.hashes)
+    return dict(Counter(zip(groups, hashes, strict=True)))
+
+
+def settled_between(frames, start, end):
+    """The used blocks after each step of a stretch of time, as the probe counts them."""
+    times = [frame.time_unix_ns / 1e9 for frame in frames]
+    first, last = bisect_left(times, start), bisect_right(times, end)
+    return [USABLE_BLOCKS - free for frame in frames[first : last + 1] for free in unpack_blocks(frame.settled_history)]
+
+
+def processes_of(folder):
+    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in listed.splitlines() if str(folder) in line and "-m vllm" in line]
+
+
+def pool_predicted(flags):
+    documents = ModelDocuments(model_id="kvscope-demo", config_json=json.dumps(CONFIG))
+    request = PlanRequest(
+        model_id="kvscope-demo",
+        config_json=json.dumps(CONFIG),
+        gpu_memory_bytes=16 * GIB,
+        vllm_version="0.32.0",
+        flags=flags,
+    )
+    return plan_answer(request, documents)[0].pool
+
+
+def demo_flags(override):
+    return EngineFlags(
+        kv_cache_memory_bytes=GIB,
+        num_gpu_blocks_override=override,
+        max_model_len=DEMO_CONFIG.max_model_len,
+        max_num_seqs=DEMO_CONFIG.max_num_seqs,
+        max_num_batched_tokens=DEMO_CONFIG.max_num_batched_tokens,
+        block_size=DEMO_CONFIG.block_size,
+        async_scheduling=False,
+        enforce_eager=True,
+    )
+
+
+def test_every_scraped_usage_is_within_one_block_of_the_probes_truth(run):
+    frames, scrapes = run["heard"].frames[: run["num_frames"]], run["heard"].scrapes[: run["num_scrapes"]]
+    busy = [(before, after, sample) for before, after, sample in scrapes if sample.kv_usage_fraction]
+
+    truths = [settled_between(frames, before - _LAG_SECONDS, after) for before, after, _ in busy]
+    errors = [
+        min(abs(sample.kv_usage_fraction * USABLE_BLOCKS - used) for used in near)
+        for (_, _, sample), near in zip(busy, truths, strict=True)
+        if near
+    ]
+
+    assert len(errors) > 0.9 * len(busy) > 20
+    assert max(errors) <= 1.0
+
+
+def test_an_idle_engine_uses_nothing_in_both(run):
+    assert (run["sample"].kv_usage_fraction, run["idle"].num_used_blocks) == (0.0, 0)
+
+
+def test_preemptions_are_counted_alike(run):
+    assert run["sample"].num_preemptions == run["idle"].num_preemptions > 0
+
+
+def test_the_burst_fills_the_pool_as_predicted(run):
+    predicted = predict(named_load("burst"), 0.02)
+    used = max(frame.num_used_blocks for frame in run["heard"].frames[: run["num_frames"]])
+
+    assert predicted.summary.num_preemptions > 0
+    assert abs(used - predicted.summary.peak_used_blocks) <= 1
+
+
+def test_the_events_add_up_to_the_probes_cached_blocks(run):
+    assert run["is_complete"]
+    assert run["events"] == cached_in(run["idle"])
+    assert len(run["events"]) > 100
+
+
+def test_shared_prefixes_hit_as_often_as_the_simulator_says(run):
+    predicted = predict(named_load("shared-prefix"), 0.01)
+
+    assert run["hits"] == predicted.summary.hit_tokens
+
+
+def test_real_tables_share_the_prefixs_blocks(run):
+    shared = [max(frame.reference_counts().values(), default=0) for frame in run["heard"].frames]
+
+    assert max(shared) > 1
+
+
+def test_the_load_stands_beside_in_the_simulators_format(run):
+    assert run["requests"] == named_load("shared-prefix").requests
+
+
+@pytest.mark.parametrize(("override", "sample"), [(256, "sample"), (None, "second_sample")])
+def test_the_predicted_pool_is_the_actual_one(run, override, sample):
+    cache, pool = run[sample].cache_config, pool_predicted(demo_flags(override))
+
+    actual = (cache.num_gpu_blocks, cache.kv_cache_tokens, cache.block_size)
+
+    assert actual == (pool.num_blocks, pool.tokens, pool.block_size)
+    assert cache.max_concurrency == pytest.approx(pool.max_concurrency, abs=0.01)
+
+
+def test_stopping_leaves_no_process(run):
+    assert run["left"] == []
+
+
+def test_a_restart_is_survived_and_said(run):
+    recording = run["recording"]
+
+    assert run["recorder_state"] == "ok"
+    assert "restarted" in {mark.kind for mark in recording.marks()}
+    assert any(gap.state != "recorder_stopped" for gap in recording.gaps())
+
+
+def test_events_and_probe_follow_the_new_engine(run):
+    assert run["heard"].num_restarts == 1
+    assert run["second_events"] == cached_in(run["second_idle"])
+    assert run["second_idle"].num_gpu_blocks == run["second_sample"].cache_config.num_gpu_blocks
