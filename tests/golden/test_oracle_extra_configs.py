@@ -1,7 +1,7 @@
-"""Models that see, hear or embed, planned from config.json alone, against what vLLM's own classes said.
+"""Models outside the catalogue, planned from config.json alone, against what vLLM's own classes said.
 
-`oracle_extra_vision.jsonl`: its first line says where the numbers come from; each other line is one config with vLLM's
-parameters, buffers, cache specs and block plan per (tp, pp, rank), and the sizes at which vLLM refuses it.
+`oracle_extra_variants.jsonl` (quantised and odd variants) and `oracle_extra_vision.jsonl` (models that see, hear or embed): the
+first line of each says where the numbers come from; each other line is one config with vLLM's parameters, buffers, cache specs and block plan per (tp, pp, rank), and the sizes at which vLLM refuses it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from planner.planning import facts_for
 from planner.request import PlanRequest
 from planner.units import GIB
 
-CASES = Path(__file__).with_name("oracle_extra_vision.jsonl")
+FILES = [Path(__file__).with_name(f"oracle_extra_{kind}.jsonl") for kind in ("variants", "vision")]
 KINDS = {
     "FullAttentionSpec": "full",
     "MLAAttentionSpec": "mla",
@@ -39,7 +39,7 @@ Row = dict[str, Any]  # a parsed line of the golden file
 
 @cache
 def _entries() -> dict[str, Row]:
-    lines = CASES.read_text(encoding="utf-8").splitlines()[1:]
+    lines = [line for file in FILES for line in file.read_text(encoding="utf-8").splitlines()[1:]]
     return {entry["name"]: entry for entry in map(json.loads, lines)}
 
 
