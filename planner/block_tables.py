@@ -137,8 +137,7 @@ class BlockTables:
             return
         pool, lookahead = self.pool, config.num_hash_lookahead_tokens
         if self._is_simple and end == start + 1:
-            pool.cache(sequence.tables[0][start], sequence.hash_of_block(start, block_size, lookahead, self.chain), 0)
-            sequence.num_cached_blocks = end
+            self.cache_next(sequence)
             return
         numbers = [sequence.hash_of_block(index, block_size, lookahead, self.chain) for index in range(start, end)]
         for group, table in enumerate(sequence.tables):
@@ -147,6 +146,13 @@ class BlockTables:
                 if table[index] != NULL_BLOCK:
                     pool.cache(table[index], numbers[index - start], group)
         sequence.num_cached_blocks = end
+
+    def cache_next(self, sequence: Sequence) -> None:
+        """Make the next full block findable, for a sequence of the one full-attention group."""
+        index, lookahead = sequence.num_cached_blocks, self.config.num_hash_lookahead_tokens
+        number = sequence.hash_of_block(index, self._block_size, lookahead, self.chain)
+        self.pool.cache(sequence.tables[0][index], number, 0)
+        sequence.num_cached_blocks = index + 1
 
     def release(self, sequence: Sequence) -> None:
         """Give up all blocks of the sequence, group by group, the tail block first."""

@@ -180,7 +180,7 @@ class Recorder:
         pool, columns = scheduler.pool, self.columns
         columns.free_blocks.append(pool.num_free)
         columns.cached_free_blocks.append(self._cached_free)
-        columns.held_tokens.append(sum(map(scheduler.computed_after_schedule, scheduler.running)))
+        columns.held_tokens.append(scheduler.held_tokens())
         columns.num_running.append(len(scheduler.running))
         columns.num_waiting.append(len(scheduler.waiting))
         columns.scheduled_tokens.append(scheduler.num_scheduled_tokens)

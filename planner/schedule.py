@@ -112,13 +112,12 @@ class Scheduler:
 
     def _prolong(self, due: list[Sequence]) -> int:
         """With all running sequences quiet: how many of them stay so, from the first on."""
-        step, quiet = self.step, self._quiet
-        for sequence in due:
-            if sequence.quiet_until == step and not quiet.prolong(sequence, step):
-                place = self.running.index(sequence)
-                self._unquiet(sequence)
-                return place
-        return len(self.running)
+        refused = self._quiet.prolong_due(due, self.step)
+        if refused is None:
+            return len(self.running)
+        place = self.running.index(refused)
+        self._unquiet(refused)
+        return place
 
     def _scan_running(self, index: int, threshold: int) -> None:
         running, step = self.running, self.step
@@ -179,7 +178,7 @@ class Scheduler:
         if wanted <= 0:
             return index + 1
         while not self.tables.extend(sequence, wanted):
-            index = self._preempt_for(sequence, index)
+            index = self._preempt_for(index)
             if sequence.status is Status.PREEMPTED:
                 return index if self._scans_past_own_preemption else None
         self._prefill_scheduled |= sequence.is_prefill_chunk
@@ -193,8 +192,8 @@ class Scheduler:
         self._input_budget -= wanted + config.num_draft_slots
         return index + 1
 
-    def _preempt_for(self, sequence: Sequence, index: int) -> int:
-        """The sequence's new index after the least important running sequence lost its place."""
+    def _preempt_for(self, index: int) -> int:
+        """The new index of the sequence at `index` after the least important running sequence lost its place."""
         running = self.running
         if self.config.scheduling_policy == "priority":
             victim = max(running, key=lambda other: (other.priority, other.arrival))
@@ -205,7 +204,6 @@ class Scheduler:
                 self._give_back(victim)
         else:
             victim = running.pop()
-        del sequence
         self._preempt(victim)
         return index
 
@@ -376,6 +374,10 @@ class Scheduler:
         if self.step < sequence.quiet_until:
             return sequence.computed + self.step - sequence.quiet_from + 1
         return sequence.computed
+
+    def held_tokens(self) -> int:
+        """The computed tokens of all running sequences right after this step was scheduled."""
+        return self._quiet.held_tokens(self.running, self.step)
 
     def _unquiet(self, sequence: Sequence, *, was_quiet: bool = True) -> None:
         """Bring a sequence that was quiet up to the state before this step."""

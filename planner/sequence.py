@@ -70,6 +70,7 @@ class Sequence:
         "ordinal",
         "placeholders",
         "priority",
+        "quiet_end",
         "quiet_from",
         "quiet_until",
         "request",
@@ -108,6 +109,7 @@ class Sequence:
         # steps [quiet_from, quiet_until) each schedule one token and change nothing else; they are not written down
         self.quiet_from = 0
         self.quiet_until = 0
+        self.quiet_end = 0  # the computed tokens at which no step is quiet any more
 
     @property
     def num_output_tokens(self) -> int:

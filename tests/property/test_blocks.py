@@ -12,6 +12,7 @@ from planner.sequence import SimulatedRequest
 from planner.simulate import simulate
 from planner.simulation import Simulation, blocks_needed
 from planner.simulator_config import FULL_ATTENTION, KvGroup, SimulatorConfig
+from planner.step_frames import frame_of
 
 QUICK = settings(max_examples=60, deadline=None)
 PREFIX = tuple(range(1000, 1080))
@@ -46,7 +47,7 @@ def engines(draw):
     """Configurations whose pool holds the longest request of `workloads`, and not much more."""
     config = SimulatorConfig(
         num_gpu_blocks=2,
-        block_size=draw(st.sampled_from([4, 16])),
+        block_size=draw(st.sampled_from([1, 4, 16])),
         max_num_seqs=draw(st.integers(1, 8)),
         max_num_batched_tokens=draw(st.sampled_from([16, 64, 256])),
         max_model_len=200,
@@ -71,6 +72,25 @@ def test_free_and_used_make_the_total_and_references_equal_the_tables(config, re
         scheduler.pool.check_integrity(table for sequence in scheduler.running for table in sequence.tables)
         simulation.apply_outputs()
         scheduler.pool.check_integrity(table for sequence in scheduler.running for table in sequence.tables)
+
+
+@QUICK
+@given(engines(), workloads())
+def test_passing_over_quiet_steps_changes_nothing(config, requests):
+    quiet, plain = Simulation(config, requests), Simulation(config, requests, skip_quiet_steps=False)
+
+    while not quiet.is_done:
+        quiet.schedule()
+        plain.schedule()
+        pools = quiet.scheduler.pool, plain.scheduler.pool
+        assert frame_of(quiet.scheduler) == frame_of(plain.scheduler)
+        assert pools[0].free_blocks() == pools[1].free_blocks()
+        assert pools[0].num_cached() == pools[1].num_cached()
+        assert quiet.scheduler.held_tokens() == sum(sequence.computed for sequence in plain.scheduler.running)
+        quiet.apply_outputs()
+        plain.apply_outputs()
+
+    assert plain.is_done
 
 
 @QUICK
