@@ -15,19 +15,27 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from live.engine.demo_process import MODEL_NAME, DemoPorts, DemoProcess, DemoSettings
-from live.engine.environment import find_engine
+from live.engine.environment import VLLM_RELEASE, find_engine
 from live.engine.load import TITLES, Answered, Load, drive, named_load
+from live.http_source import http_source
+from live.probe_feed import ProbeBeside
+from live.recorder import Recorder
+from live.recording_schema import RecordingError
+from live.store import About, Store
 from planner.facts import PlanError
 
 START_SECONDS = 300.0
 _LOOK_SECONDS = 0.25
+_QUIET_SECONDS = 4.0  # recorded before and after the load
 REQUESTS_NAME = "requests.jsonl"
+LOAD_MARK = "Load begins:"  # how a recording's mark starts at the moment from which arrivals count
 
 DemoState = Literal["absent", "stopped", "starting", "ready", "failed"]
 LoadState = Literal["none", "running", "done"]
@@ -205,6 +213,38 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
+@contextmanager
+def recording(ports: DemoPorts, path: Path, interval_seconds: float = 0.5) -> Iterator[Recorder]:
+    """A recorder of the demo engine's metrics and of the probe's frames, into a new file at `path`."""
+    source = http_source(ports.address)
+    about = About(
+        source=source.address, interval_ms=int(interval_seconds * 1000), title=f"Demo engine, vLLM {VLLM_RELEASE}"
+    )
+    store = Store.create(path, about)
+    beside = (ProbeBeside(ports.probe_endpoint),)
+    recorder = Recorder(source, store, interval_seconds=interval_seconds, beside=beside)
+    recorder.start()
+    try:
+        yield recorder
+    finally:
+        recorder.stop(ended=True)
+
+
+def _run_load(arguments: argparse.Namespace, engine: DemoEngine, recorder: Recorder | None) -> None:
+    if recorder is not None:
+        time.sleep(_QUIET_SECONDS)
+        recorder.mark(f"{LOAD_MARK} {arguments.load}: {TITLES[arguments.load]}.")
+    status = engine.run_load(arguments.load)
+    _say(
+        f"{TITLES[arguments.load]}: {len(status.load.requests) if status.load else 0} requests, {status.requests_path}"
+    )
+    status = wait_until(engine, lambda status: status.load_state == "done", arguments.seconds)
+    done = sum(answer.num_output_tokens is not None for answer in status.answered)
+    if recorder is not None:
+        time.sleep(_QUIET_SECONDS)
+    _say(f"{done} of {len(status.answered)} requests were answered.")
+
+
 def _run(arguments: argparse.Namespace, engine: DemoEngine) -> int:
     _say(engine.start(arguments.folder).text)
     status = wait_until(engine, lambda status: status.state == "ready", START_SECONDS + 10.0)
@@ -215,17 +255,12 @@ def _run(arguments: argparse.Namespace, engine: DemoEngine) -> int:
     _say(
         f"{status.text}\nKV events {ports.events_endpoint} (replay {ports.replay_endpoint}), probe {ports.probe_endpoint}"
     )
-    if arguments.load != "none":
-        status = engine.run_load(arguments.load)
-        _say(
-            f"{TITLES[arguments.load]}: {len(status.load.requests) if status.load else 0} requests, {status.requests_path}"
-        )
-        status = wait_until(engine, lambda status: status.load_state == "done", arguments.seconds)
-        done = sum(answer.num_output_tokens is not None for answer in status.answered)
-        _say(f"{done} of {len(status.answered)} requests were answered.")
-    if arguments.stay:
-        _say("Ctrl-C stops the engine.")
-        wait_until(engine, lambda _: False, arguments.seconds)
+    with recording(ports, arguments.record) if arguments.record else nullcontext() as recorder:
+        if arguments.load != "none":
+            _run_load(arguments, engine, recorder)
+        if arguments.stay:
+            _say("Ctrl-C stops the engine.")
+            wait_until(engine, lambda _: False, arguments.seconds)
     return 0 if engine.status().state == "ready" else 2
 
 
@@ -234,6 +269,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m live.engine.demo", description=__doc__)
     parser.add_argument("--load", choices=[*TITLES, "none"], default="tour", help="what is asked (default: tour)")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="keep the log and the requests here")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="record metrics and block tables into FILE")
     parser.add_argument("--stay", action="store_true", help="keep the engine after the load until Ctrl-C")
     parser.add_argument(
         "--seconds", type=float, default=3600.0, metavar="N", help="stop after N seconds (default: 3600)"
@@ -245,6 +281,9 @@ def main(words: Sequence[str] | None = None) -> int:
         return _run(arguments, engine)
     except KeyboardInterrupt:
         return 0
+    except (PlanError, RecordingError) as error:
+        sys.stderr.write(error.text + "\n")
+        return 2
     finally:
         engine.stop()
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
+import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
 
 from live.engine.tiny_model import FIRST_TOKEN, LAST_TOKEN
+from live.probe_frames import ProbeFrame
 from planner.facts import PlanError
 from planner.sequence import SimulatedRequest
 from planner.simulate import SimulationResult, simulate
@@ -30,6 +33,7 @@ DEMO_CONFIG = SimulatorConfig(
     release=(0, 32),
 )
 _REQUEST_SECONDS = 300.0
+_FEWEST_STEP_TIMES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,3 +182,13 @@ async def _ask(
         num_output_tokens=tokens,
         text=text,
     )
+
+
+def step_seconds(frames: Sequence[ProbeFrame]) -> float | None:
+    """How long a step took between frames of a busy engine: the median; None where there are too few to say."""
+    found = [
+        (later.time_unix_ns - earlier.time_unix_ns) / 1e9 / (later.step - earlier.step)
+        for earlier, later in pairwise(frames)
+        if later.step > earlier.step and earlier.moment == later.moment == "scheduled"
+    ]
+    return statistics.median(found) if len(found) >= _FEWEST_STEP_TIMES else None
