@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go  # type: ignore[import-untyped]  # plotly ships no types
@@ -14,11 +15,12 @@ from live.downsample import Drawn
 from live.recording import Mark
 from live.sample_codec import series_name
 from live.samples import EngineIdentity
-from pages.parts.simulate_charts import BLUE, GREY, INK, ORANGE, RED, legend_on_top
+from pages.parts.simulate_charts import BLUE, GREY, INK, ORANGE, RED
 from pages.parts.watch_prediction import HeldTokens, expected_series
 from planner.answer import Plan
 from planner.units import MIB
 
+Part = dict[str, Any]  # a piece of a figure, as Plotly writes it
 _BAND = "rgba(138, 147, 156, 0.35)"
 _MOST_GAPS, _MOST_MARKS = 100, 30
 
@@ -44,63 +46,54 @@ class Stage:
 
 def usage(stage: Stage, plan: Plan | None = None, held: HeldTokens | None = None) -> go.Figure:
     """KV usage in percent, with what the plan expects of the load seen."""
-    figure = go.Figure()
+    lines = []
     if plan is not None and held is not None and plan.pool.tokens > 0:
         low, high = expected_series(stage.series("num_requests_running"), held, plan)
-        figure.add_trace(_line(stage, "plan's expectation, low", low * 100, GREY, dash="dot"))
-        figure.add_trace(_line(stage, "plan's expectation, high", high * 100, GREY, dash="dash"))
-    figure.add_trace(_line(stage, "KV usage", stage.series("kv_usage_fraction") * 100, BLUE, width=2.5))
+        lines.append(_line(stage, "plan's expectation, low", low * 100, GREY, dash="dot"))
+        lines.append(_line(stage, "plan's expectation, high", high * 100, GREY, dash="dash"))
+    lines.append(_line(stage, "KV usage", stage.series("kv_usage_fraction") * 100, BLUE, width=2.5))
     if stage.has("cpu_kv_usage_fraction"):
         swap = stage.series("cpu_kv_usage_fraction") * 100
-        figure.add_trace(_line(stage, "swap space", swap, ORANGE, dash="dashdot"))
-    figure.update_yaxes(title="% of the pool", range=[0, 102])
-    return _over_time(figure, stage)
+        lines.append(_line(stage, "swap space", swap, ORANGE, dash="dashdot"))
+    return _over_time(lines, stage, "% of the pool", is_percent=True)
 
 
 def requests(stage: Stage) -> go.Figure:
     """Running, waiting and swapped requests."""
-    figure = go.Figure(
-        [
-            _line(stage, "running", stage.series("num_requests_running"), BLUE, shape="hv"),
-            _line(stage, "waiting", stage.series("num_requests_waiting"), ORANGE, dash="dash", shape="hv"),
-        ]
-    )
+    lines = [
+        _line(stage, "running", stage.series("num_requests_running"), BLUE, shape="hv"),
+        _line(stage, "waiting", stage.series("num_requests_waiting"), ORANGE, dash="dash", shape="hv"),
+    ]
     if stage.has("num_requests_swapped"):
         swapped = stage.series("num_requests_swapped")
-        figure.add_trace(_line(stage, "swapped out", swapped, RED, dash="dot", shape="hv"))
-    figure.update_yaxes(title="Requests", rangemode="tozero")
-    return _over_time(figure, stage)
+        lines.append(_line(stage, "swapped out", swapped, RED, dash="dot", shape="hv"))
+    return _over_time(lines, stage, "Requests")
 
 
 def preemptions(stage: Stage) -> go.Figure:
     """Preemptions added since the left edge, through restarts."""
     added = increase(stage.series("num_preemptions"))
-    figure = go.Figure([_line(stage, "preemptions since the left edge", added, RED, shape="hv")])
-    figure.update_yaxes(title="Preemptions", rangemode="tozero")
-    return _over_time(figure, stage)
+    lines = [_line(stage, "preemptions since the left edge", added, RED, shape="hv")]
+    return _over_time(lines, stage, "Preemptions")
 
 
 def hits(stage: Stage) -> go.Figure:
     """The share of prompt tokens found in the prefix cache since the left edge; of an external cache beside it."""
     unit = "tokens" if stage.has("prefix_cache_queries_tokens") else "blocks"
-    figure = go.Figure([_line(stage, "prefix cache", _share(stage, "prefix_cache", unit), BLUE)])
+    lines = [_line(stage, "prefix cache", _share(stage, "prefix_cache", unit), BLUE)]
     if stage.has("external_prefix_cache_queries_tokens"):
         external = _share(stage, "external_prefix_cache", "tokens")
-        figure.add_trace(_line(stage, "external cache", external, ORANGE, dash="dash"))
-    figure.update_yaxes(title="% found", range=[0, 102])
-    return _over_time(figure, stage)
+        lines.append(_line(stage, "external cache", external, ORANGE, dash="dash"))
+    return _over_time(lines, stage, "% found", is_percent=True)
 
 
 def offload(stage: Stage) -> go.Figure:
     """MiB a second stored to and loaded from the host."""
-    figure = go.Figure(
-        [
-            _line(stage, "stored", _rate(stage, "offload_store_bytes") / MIB, ORANGE, dash="dash"),
-            _line(stage, "loaded", _rate(stage, "offload_load_bytes") / MIB, BLUE),
-        ]
-    )
-    figure.update_yaxes(title="MiB/s", rangemode="tozero")
-    return _over_time(figure, stage)
+    lines = [
+        _line(stage, "stored", _rate(stage, "offload_store_bytes") / MIB, ORANGE, dash="dash"),
+        _line(stage, "loaded", _rate(stage, "offload_load_bytes") / MIB, BLUE),
+    ]
+    return _over_time(lines, stage, "MiB/s")
 
 
 def _share(stage: Stage, stem: str, unit: str) -> Numbers:
@@ -121,40 +114,49 @@ def _rate(stage: Stage, field: str) -> Numbers:
     return rate
 
 
-def _line(stage: Stage, name: str, values: Numbers, colour: str, **style: str | float) -> go.Scatter:
+def _line(stage: Stage, name: str, values: Numbers, colour: str, **style: str | float) -> Part:
     drawn = stage.drawn
     is_regular = drawn.step_ms is not None and len(drawn.time_ms) > 0
-    return go.Scatter(
-        x=None if is_regular else drawn.time_ms,
-        x0=float(drawn.time_ms[0]) if is_regular else None,
-        dx=drawn.step_ms if is_regular else None,
-        y=values.astype(np.float32),
-        name=name,
-        mode="lines",
-        connectgaps=False,
-        line={"width": 2, "color": colour} | style,
-        hovertemplate="%{y:,.4~g}",
-    )
+    place = {"x0": float(drawn.time_ms[0]), "dx": drawn.step_ms} if is_regular else {"x": drawn.time_ms}
+    return place | {
+        "type": "scatter",
+        "y": values.astype(np.float32),
+        "name": name,
+        "mode": "lines",
+        "connectgaps": False,
+        "line": {"width": 2, "color": colour} | style,
+        "hovertemplate": "%{y:,.4~g}",
+    }
 
 
-def _over_time(figure: go.Figure, stage: Stage) -> go.Figure:
-    figure.update_xaxes(title="UTC", type="date", range=[stage.start_ms, stage.end_ms], fixedrange=True)
-    figure.update_yaxes(automargin=True, fixedrange=True)
-    figure.update_layout(
-        height=230, margin={"l": 0, "r": 8, "t": 30, "b": 0}, hovermode="x unified", uirevision="watch"
-    )
-    _shade_gaps(figure, stage)
-    _draw_marks(figure, stage.marks[-_MOST_MARKS:])
-    return legend_on_top(figure)
+def _over_time(lines: Sequence[Part], stage: Stage, title: str, *, is_percent: bool = False) -> go.Figure:
+    """The figure, made in one call: a tick draws several, and each later change of a figure costs milliseconds."""
+    ordinate: Part = {"range": [0, 102]} if is_percent else {"rangemode": "tozero"}
+    x_axis: Part = {"title": "UTC", "type": "date", "range": [stage.start_ms, stage.end_ms], "fixedrange": True}
+    layout: Part = {
+        "template": {"layout": {}},  # Streamlit fills it with its theme
+        "height": 230,
+        "margin": {"l": 0, "r": 8, "t": 30, "b": 0},
+        "hovermode": "x unified",
+        "dragmode": False,
+        "uirevision": "watch",
+        "showlegend": True,
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "xaxis": x_axis,
+        "yaxis": {"title": title, "automargin": True, "fixedrange": True} | ordinate,
+        "shapes": [*_gap_shapes(stage), *(_mark_shape(mark) for mark in stage.marks[-_MOST_MARKS:])],
+    }
+    return go.Figure(data=list(lines), layout=layout)
 
 
-def _shade_gaps(figure: go.Figure, stage: Stage) -> None:
+def _gap_shapes(stage: Stage) -> Iterator[Part]:
     for gap in stage.drawn.gaps[-_MOST_GAPS:]:
         start, end = max(gap.start_ms, stage.start_ms), min(gap.end_ms, stage.end_ms)
         if start < end:
-            figure.add_vrect(x0=start, x1=end, fillcolor=_BAND, line_width=0, layer="below")
+            shape = {"type": "rect", "x0": start, "x1": end, "yref": "paper", "y0": 0, "y1": 1}
+            yield shape | {"fillcolor": _BAND, "line": {"width": 0}, "layer": "below"}
 
 
-def _draw_marks(figure: go.Figure, marks: Sequence[Mark]) -> None:
-    for mark in marks:
-        figure.add_vline(x=mark.time_ms, line_width=1, line_color=INK, line_dash="dot")
+def _mark_shape(mark: Mark) -> Part:
+    line = {"width": 1, "color": INK, "dash": "dot"}
+    return {"type": "line", "x0": mark.time_ms, "x1": mark.time_ms, "yref": "paper", "y0": 0, "y1": 1, "line": line}

@@ -9,7 +9,7 @@ import streamlit as st
 from live.recorder import Recorder
 from live.recording_export import csv_text
 from live.replay import FASTEST, SLOWEST, Replay
-from pages.parts import watch_state, words
+from pages.parts import watch_state, watch_words, words
 from pages.parts.watch_state import key
 
 
@@ -33,7 +33,7 @@ def choose_engine() -> None:
         )
     problem = watch_state.problem()
     if problem:
-        st.error(words.plain(problem), icon=":material/error:")
+        st.error(watch_words.sentence(problem), icon=":material/error:")
     _found()
     _recorded_now()
 
@@ -99,7 +99,7 @@ def newcomer() -> None:
 
 def replay_controls(replay: Replay) -> None:
     """Speed, place and end of the recording that plays."""
-    st.caption(words.plain(f"Recording {replay.recording.path.name} of {replay.address}"))
+    st.caption(watch_words.sentence(f"Recording {replay.recording.path.name} of {replay.address}"))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.slider(
             "Speed (times)",

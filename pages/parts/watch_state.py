@@ -112,7 +112,9 @@ def end_recording(address: str) -> None:
     """End the recording of the engine at `address`; its file stays."""
     recorder = monitor().recorder(address)
     monitor().unwatch(address)
-    keep("ended_path", None if recorder is None else recorder.path)
+    if recorder is not None:
+        keep("ended_path", recorder.path)
+        keep("recording", recorder.path)
 
 
 def mark(recorder: Recorder) -> None:

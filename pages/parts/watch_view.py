@@ -105,7 +105,7 @@ def _now(watched: Watched) -> None:
         f":{said.colour}[{said.icon} **{said.title}**] · {watch_words.inline_code(status.address)} · {_as_of(status)}"
     )
     if said.text:
-        st.info(words.plain(said.text), icon=":material/info:")
+        st.info(watch_words.sentence(said.text), icon=":material/info:")
     if status.storage_text:
         st.error(words.plain(status.storage_text), icon=":material/save:")
     if status.snapshot is not None:
@@ -144,7 +144,7 @@ def _metrics(seen: Seen) -> None:
         _metric("Waiting", watch_words.number(sample.num_requests_waiting), "in the queue")
         added = None if facts.preemptions is None else f"{facts.preemptions:,.0f} in the last 5 min"
         _metric("Preemptions", watch_words.number(sample.num_preemptions), added or "in all")
-        _metric("Prefix hits, last 5 min", _hits(seen), "of prompt tokens looked up")
+        _metric("Prefix hits, last 5 min", _hits(seen), "of what was looked up")
     with st.container(horizontal=True, gap="small"):
         _metric("Stored to host", _rate(sample.offload_store_bytes, facts.store_bytes_per_second), _tier_words(seen))
         _metric("Loaded from host", _rate(sample.offload_load_bytes, facts.load_bytes_per_second), _tier_words(seen))
@@ -191,14 +191,14 @@ def _hits(seen: Seen) -> str:
     if not is_exported:
         return watch_words.percent(sample.gpu_prefix_cache_hit_fraction)
     fraction = seen.evidence.hit_fraction
-    return "none looked up" if fraction is None else watch_words.percent(fraction)
+    return "none yet" if fraction is None else watch_words.percent(fraction)
 
 
 def _external_hits(seen: Seen) -> str:
     if seen.sample.external_prefix_cache_queries_tokens is None:
         return watch_words.NOT_EXPORTED
     fraction = seen.evidence.external_hit_fraction
-    return "none looked up" if fraction is None else watch_words.percent(fraction)
+    return "none yet" if fraction is None else watch_words.percent(fraction)
 
 
 def _rate(exported: float | None, rate: float | None) -> str:
@@ -262,7 +262,7 @@ def _events(stage: watch_charts.Stage) -> None:
         return
     with st.expander(f"Marks and gaps ({len(lines)})", key=key("events")):
         for time_ms, text in sorted(lines, reverse=True)[:50]:
-            st.markdown(words.plain(f"{watch_words.clock(time_ms)} · {text}"))
+            st.markdown(watch_words.sentence(f"{watch_words.clock(time_ms)} · {text}"))
 
 
 # -- beside the plan --------------------------------------------------------------------------------------------------

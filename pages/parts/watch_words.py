@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from live.watched import NOT_VLLM, OK, PAUSED, STALLED, STARTING, STOPPED, Watch
 from pages.parts import words
 from planner.answer import Plan
 
+_ADDRESS = re.compile(r"(https?://[^\s;,]*[^\s;,.])")
 NOT_EXPORTED = "not exported by this version"
 
 _STATES = {
@@ -109,6 +111,12 @@ def span(low: float, high: float) -> str:
 def inline_code(text: str) -> str:
     """`text` as it is, in Markdown: neither a link nor a sign."""
     return f"`{text.replace('`', '')}`"
+
+
+def sentence(text: str) -> str:
+    """`text` as plain words, its addresses as code, so that none becomes a link."""
+    parts = _ADDRESS.split(text)
+    return "".join(inline_code(part) if place % 2 else words.plain(part) for place, part in enumerate(parts))
 
 
 def signed_error(fraction: float | None) -> str:
