@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pages.parts import watch_sources, watch_state, watch_view
+from pages.parts import watch_cards, watch_sources, watch_state, watch_view
 
 watch_state.start_page()
 watch_sources.choose_engine()
@@ -13,6 +13,7 @@ if replay is not None:
     watch_sources.replay_download(replay)
 elif recorder is not None:
     watch_view.draw(recorder, recorder.recording.summary().interval_ms)
+    watch_cards.cards()
     watch_sources.recording_controls(recorder)
 else:
     watch_sources.ended()

@@ -11,9 +11,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from live import monitor
+from live.nvml import DetectedGpu, NvmlState, ProcessMemory
 from live.sample_codec import encode
 from live.samples import EngineIdentity, EngineSample, EngineSnapshot
 from live.store import About, Store
+from planner.units import GIB
 from tests.fakes.metrics_server import MetricsServer, metrics_server
 
 ROOT = Path(__file__).parents[2]
@@ -232,3 +234,47 @@ def test_a_damaged_recording_is_one_sentence(open_watch: OpenPage, folder: Path)
     assert not app.exception
     assert len(app.error) == 1
     assert "Nothing is watched yet" in said(app)
+
+
+def test_cards_stand_beside_the_engine(
+    open_watch: OpenPage, engine: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = DetectedGpu(
+        index=0,
+        name="NVIDIA L4",
+        total_bytes=24 * GIB,
+        used_bytes=18 * GIB,
+        free_bytes=6 * GIB,
+        reserved_bytes=None,
+        compute_capability=(8, 9),
+        is_mig_enabled=False,
+        processes=(ProcessMemory(pid=41, used_bytes=17 * GIB), ProcessMemory(pid=42, used_bytes=None)),
+    )
+    monkeypatch.setattr("pages.parts.watch_state.cards", lambda: NvmlState(kind="ok", gpus=(gpu,)))
+    app = watch(open_watch(), engine.url)
+
+    assert not app.exception
+    assert "41 holds 17.0 GiB; 42 holds size not told" in said(app).replace("\xa0", " ")
+
+
+def test_no_driver_is_said(open_watch: OpenPage, engine: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = NvmlState(kind="driver_absent", remedy="No NVIDIA driver answers on this machine.")
+    monkeypatch.setattr("pages.parts.watch_state.cards", lambda: state)
+    app = watch(open_watch(), engine.url)
+
+    assert "No NVIDIA driver answers on this machine." in said(app)
+
+
+def test_the_recorded_session_plays_for_a_newcomer(
+    open_watch: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = tmp_path / "elsewhere"
+    outside.mkdir()
+    ticks = [snapshot(second, kv_usage_fraction=0.4, num_requests_running=1.0) for second in range(20)]
+    path = write_recording(outside / "real.kvscope", ticks)
+    monkeypatch.setattr("pages.parts.watch_state.packaged_recordings", lambda: (path,))
+    app = open_watch()
+    app.button(key="watch_packaged").click().run()
+
+    assert not app.exception
+    assert "Recording real.kvscope" in said(app).replace("`", "")
