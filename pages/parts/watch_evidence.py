@@ -21,6 +21,8 @@ FEWEST_TICKS = 10
 FULL_FRACTION = 0.95
 ROOMY_FRACTION = 0.80
 _IDLE_SECONDS, _GROWTH_SECONDS = 30.0, 120.0
+_LEAST_GROWTH_SECONDS = 30.0
+_LEAST_FIT = 0.5  # of usage's variance that a straight line explains
 _LEAST_GROWTH = 0.005  # of the pool a minute; less is noise
 _LONGEST_FILLING_MINUTES = 60.0
 _LEAST_PREEMPTIONS_PER_MINUTE = 1.0
@@ -158,13 +160,16 @@ def _minutes_above(since: Numbers, usage: Numbers, limit: float) -> float:
 
 
 def _growth(since: Numbers, usage: Numbers) -> float | None:
+    """The slope of the last two minutes; None where they are too short, or where usage goes up and down instead."""
     kept = (since >= -_GROWTH_SECONDS) & ~np.isnan(usage)
-    if kept.sum() < FEWEST_TICKS:
+    if kept.sum() < FEWEST_TICKS or -since[kept][0] < _LEAST_GROWTH_SECONDS:
         return None
-    minutes, level = since[kept] / 60.0, usage[kept]
-    spread = minutes - minutes.mean()
-    moved = float((spread**2).sum())
-    return float((spread * (level - level.mean())).sum() / moved) if moved > 0 else None
+    spread, level = since[kept] / 60.0, usage[kept]
+    spread, level = spread - spread.mean(), level - level.mean()
+    both, moved, varied = float((spread * level).sum()), float((spread**2).sum()), float((level**2).sum())
+    if varied == 0:
+        return 0.0
+    return both / moved if both**2 >= _LEAST_FIT * moved * varied else None
 
 
 def verdict(seen: Evidence) -> Verdict:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from live import monitor
+from live import local_engines, monitor
 from live.nvml import DetectedGpu, NvmlState, ProcessMemory
 from live.sample_codec import encode
 from live.samples import EngineIdentity, EngineSample, EngineSnapshot
@@ -278,3 +279,26 @@ def test_the_recorded_session_plays_for_a_newcomer(
 
     assert not app.exception
     assert "Recording real.kvscope" in said(app).replace("`", "")
+
+
+def test_an_engine_on_this_machine_is_found_when_asked(
+    open_watch: OpenPage, engine: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_engines, "USUAL_PORTS", (engine.port,))
+    look = partial(local_engines.find_local_engines, find_ports=tuple)
+    monkeypatch.setattr(local_engines, "find_local_engines", look)
+    app = open_watch()
+    assert engine.requests == []  # nobody asked yet
+
+    app.button(key="watch_find").click().run()
+    assert engine.requests == ["/metrics"]
+    app.button(key="watch_found_0").click().run()
+    until(app, lambda each: "Connected" in said(each))
+
+
+def test_a_look_that_finds_nothing_says_what_to_do(open_watch: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_engines, "find_local_engines", lambda **_: ())
+    app = open_watch()
+    app.button(key="watch_find").click().run()
+
+    assert "No vLLM answers on this machine" in said(app)

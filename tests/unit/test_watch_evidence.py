@@ -55,6 +55,15 @@ def test_the_time_until_full_is_what_growth_says() -> None:
     assert found.title == "Filling: the pool is full in about 3 min at this growth"  # 10 % a minute, 30 % left
 
 
+@pytest.mark.parametrize("num_ticks", [20, 301])
+def test_ups_and_downs_and_a_short_look_are_no_growth(num_ticks: int) -> None:
+    usage = np.where(np.arange(num_ticks) % 40 < 20, 0.0, 0.8) if num_ticks > 100 else np.linspace(0.2, 0.4, num_ticks)
+    seen = evidence(window(num_ticks, kv_usage_fraction=usage, num_requests_running=2.0), WHO)
+
+    assert seen.growth_per_minute is None
+    assert verdict(seen).kind == "healthy"
+
+
 def test_the_verdict_names_its_numbers() -> None:
     found = verdict(evidence(load(kv_usage_fraction=0.98, num_preemptions=np.arange(301) // 25), WHO))
 
