@@ -96,8 +96,13 @@ def evidence(window: Window, identity: EngineIdentity, seconds: float = EVIDENCE
         numbers: Numbers = window.series(series_name(identity, field))[kept]
         return numbers
 
+    return _evidence(since, series)
+
+
+def _evidence(since: Numbers, series: Callable[[str], Numbers]) -> Evidence:
     usage, running, waiting = (series(field) for field in GAUGES[:3])
-    lasts = float(-since[0])
+    lasts, is_recent = float(-since[0]), since >= -_IDLE_SECONDS
+    external = [series(f"external_prefix_cache_{part}_tokens") for part in ("hits", "queries")]
     return Evidence(
         seconds=lasts,
         num_ticks=len(since),
@@ -106,12 +111,10 @@ def evidence(window: Window, identity: EngineIdentity, seconds: float = EVIDENCE
         growth_per_minute=_growth(since, usage),
         running=_last(running),
         waiting=_last(waiting),
-        most_in_flight=_most(running[since >= -_IDLE_SECONDS], waiting[since >= -_IDLE_SECONDS]),
+        most_in_flight=_most(running[is_recent], waiting[is_recent]),
         preemptions=_added(series("num_preemptions")),
         hit_fraction=_hit_fraction(series),
-        external_hit_fraction=_share(
-            series("external_prefix_cache_hits_tokens"), series("external_prefix_cache_queries_tokens")
-        ),
+        external_hit_fraction=_share(external[0], external[1]),
         store_bytes_per_second=_rate(series("offload_store_bytes"), lasts),
         load_bytes_per_second=_rate(series("offload_load_bytes"), lasts),
         generation_tokens_per_second=_rate(series("generation_tokens"), lasts),

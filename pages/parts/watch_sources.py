@@ -7,6 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from live.recorder import Recorder
+from live.recording import Recording
 from live.recording_export import csv_text
 from live.replay import FASTEST, SLOWEST, Replay
 from pages.parts import watch_state, watch_words, words
@@ -130,15 +131,7 @@ def recording_controls(recorder: Recorder) -> None:
             "Note for the time axis", key=key("note"), placeholder="changed max_num_seqs", max_chars=200, width=280
         )
         st.button("Mark", key=key("mark"), icon=":material/flag:", on_click=watch_state.mark, args=(recorder,))
-        st.download_button(
-            "Download CSV",
-            data=lambda: csv_text(recorder.recording),
-            file_name=f"{recorder.path.stem}.csv",
-            mime="text/csv",
-            key=key("csv"),
-            icon=":material/download:",
-            on_click="ignore",
-        )
+        _download(recorder.recording)
         st.button(
             "End recording",
             key=key("end"),
@@ -150,10 +143,14 @@ def recording_controls(recorder: Recorder) -> None:
 
 def replay_download(replay: Replay) -> None:
     """The recording that plays, as CSV."""
+    _download(replay.recording)
+
+
+def _download(recording: Recording) -> None:
     st.download_button(
         "Download CSV",
-        data=lambda: csv_text(replay.recording),
-        file_name=f"{replay.recording.path.stem}.csv",
+        data=lambda: csv_text(recording),
+        file_name=f"{recording.path.stem}.csv",
         mime="text/csv",
         key=key("csv"),
         icon=":material/download:",
