@@ -13,9 +13,9 @@ import time
 from collections import deque
 from typing import Any
 
-import vllm  # type: ignore[import-not-found]  # only the engine's own process has it
-from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # type: ignore[import-not-found]
-from vllm.v1.core.sched.scheduler import Scheduler  # type: ignore[import-not-found]
+import vllm
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.scheduler import Scheduler
 
 from live.engine.probe_publisher import ProbePublisher, endpoint_of_rank
 from live.engine.probe_tables import TableCopier
