@@ -89,14 +89,29 @@ def _record(arguments: argparse.Namespace, errors: TextIO) -> int:
     return 0
 
 
+class _Stop:
+    """A flag that a signal handler may set: an Event's lock could be held by the very thread that the handler interrupts."""
+
+    is_asked = False
+
+    def ask(self, *_: object) -> None:
+        self.is_asked = True
+
+    def wait(self, seconds: float) -> None:
+        """Return after `seconds`, or soon after being asked."""
+        end = time.monotonic() + seconds
+        while not self.is_asked and (left := end - time.monotonic()) > 0:
+            time.sleep(min(_LOOK_SECONDS, left))
+
+
 @contextmanager
-def _interrupts() -> Iterator[threading.Event]:
-    """Set by Ctrl-C and by SIGTERM, while inside."""
-    stop = threading.Event()
+def _interrupts() -> Iterator[_Stop]:
+    """Asked to stop by Ctrl-C and by SIGTERM, while inside."""
+    stop = _Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = {name: signal.signal(name, lambda *_: stop.set()) for name in (signal.SIGINT, signal.SIGTERM)}
+    before = {name: signal.signal(name, stop.ask) for name in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
@@ -104,18 +119,18 @@ def _interrupts() -> Iterator[threading.Event]:
             signal.signal(name, handler)
 
 
-def _tell(recorder: Recorder, stop: threading.Event, seconds: float | None, errors: TextIO) -> None:
+def _tell(recorder: Recorder, stop: _Stop, seconds: float | None, errors: TextIO) -> None:
     """Write each change of state until it is time to stop."""
     end = time.monotonic() + seconds if seconds is not None else float("inf")
     said = ""
-    while not stop.is_set() and time.monotonic() < end:
+    while not stop.is_asked and time.monotonic() < end:
         status = recorder.status()
         line = status.storage_text or status.text or f"recording {status.address}"
         if line != said:
             errors.write(f"{_clock_time(status.time_ms)} {status.state}: {line}\n")
             errors.flush()
             said = line
-        stop.wait(min(_LOOK_SECONDS, max(0.0, end - time.monotonic())))
+        time.sleep(min(_LOOK_SECONDS, max(0.0, end - time.monotonic())))
 
 
 def _clock_time(time_ms: int) -> str:
@@ -152,7 +167,7 @@ def _replay(arguments: argparse.Namespace, output: TextIO) -> int:
             if not arguments.no_wait:
                 due = start + (entry.time_ms - first_ms) / 1000 / speed
                 stop.wait(max(0.0, due - time.monotonic()))
-            if stop.is_set():
+            if stop.is_asked:
                 break
             output.write(_json_line(entry) if arguments.json else _line(entry))
             output.flush()
