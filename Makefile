@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 8501
 BIN := .venv/bin
 
-.PHONY: run test check format bench score browser engine clean
+.PHONY: run test test-engine check format bench score browser engine clean
 
 .venv/.run-ready: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "KVScope needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
@@ -35,6 +35,9 @@ browser: .venv/.test-ready
 format: .venv/.test-ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+test-engine: .venv/.test-ready engine
+	KVSCOPE_LIVE_ENGINE=1 $(BIN)/python -m pytest tests/engine
 
 bench: .venv/.test-ready
 	PYTHONPATH=. $(BIN)/python tests/bench.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -20,7 +21,11 @@ from planner.planning import answer as plan_answer
 from planner.request import EngineFlags, PlanRequest
 from planner.units import GIB
 
-pytestmark = pytest.mark.engine
+# Minutes of a real engine, whose timing follows the machine's: run by `make test-engine`, not by `make test`.
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(os.environ.get("KVSCOPE_LIVE_ENGINE") != "1", reason="run by `make test-engine`"),
+]
 CARD = "H100 80GB SXM"
 LONGEST = 8192  # tokens: every model fits the pool
 LARGEST_WEIGHT_ERROR = 0.003

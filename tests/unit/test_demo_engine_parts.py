@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -104,10 +105,16 @@ def test_an_unknown_load_lists_the_known_ones():
         named_load("storm")
 
 
+def drive_apart(*arguments, **options):
+    """`drive` in a thread of its own: browser tests leave a running event loop in this one."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(drive, *arguments, **options).result(timeout=120)
+
+
 def test_a_load_is_sent_as_it_stands_and_failures_are_told():
     load = named_load("burst")
     with completions_server(fails="burst-3") as (address, bodies):
-        answered = {answer.request_id: answer for answer in drive(load, address, model="m")}
+        answered = {answer.request_id: answer for answer in drive_apart(load, address, model="m")}
 
     sent = {body["request_id"]: body for body in bodies}
     assert sent["burst-0"]["prompt"] == list(load.requests[0].prompt_token_ids or ())
@@ -116,12 +123,11 @@ def test_a_load_is_sent_as_it_stands_and_failures_are_told():
     assert (answered["burst-3"].num_output_tokens, "503" in answered["burst-3"].text) == (None, True)
 
 
-def test_a_stopped_load_ends_at_once():
-    with completions_server() as (address, _):
-        start = time.monotonic()
-        drive(named_load("calm"), address, model="m", should_stop=lambda: True)
+def test_a_stopped_load_sends_nothing():
+    with completions_server() as (address, bodies):
+        drive_apart(named_load("calm"), address, model="m", should_stop=lambda: True)
 
-    assert time.monotonic() - start < 3.0
+    assert bodies == []
 
 
 def test_the_engine_listens_on_this_host_only():
