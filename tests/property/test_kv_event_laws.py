@@ -54,6 +54,7 @@ def test_any_payload_is_a_batch_or_a_frame_error(payload):
     except FrameError:
         return
 
+    assert isinstance(batch, KvEventBatch)
     CachedBlocks().apply(batch)
 
 
