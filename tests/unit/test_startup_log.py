@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from live.startup_log import read_startup_log
+from planner.startup_log import read_startup_log
 from planner.units import GIB
 
 LOGS = Path(__file__).parents[2].parent / "shared" / "groundtruth" / "logs"
