@@ -29,4 +29,6 @@ page = st.navigation(
     position="top",
 )
 page.run()
-state.write_link(simulate_state.link_text() if page.url_path in {"simulate", "weigh"} else None)
+if page.url_path in {"simulate", "weigh"}:
+    state.keep_link_extra("sim", simulate_state.link_text())
+state.write_link(page.url_path)

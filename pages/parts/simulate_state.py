@@ -74,7 +74,7 @@ def start_page() -> None:
     keep("is_started", True)
     fill(FIRST)
     keep("colour_by", COLOURS[0])
-    text = state.link_simulation()
+    text = state.link_extra("sim")
     if text is None:
         return
     try:

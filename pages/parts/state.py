@@ -25,7 +25,14 @@ from planner.sweep import SweepSlice
 
 CATALOGUE, HUB, FILES = SOURCES = ("Catalogue", "Hugging Face", "File")
 FIRST_REQUEST = PlanRequest(model_id="Qwen/Qwen3-8B", gpu="H100 80GB SXM")
-SIMULATION = "sim"  # the link's parameter for the Blocks pages
+# The link's parameters beside the request's own, and the pages (by their address) that write them; "*" is every page.
+LINK_EXTRAS: dict[str, tuple[str, ...]] = {
+    "sim": ("simulate", "weigh"),
+    "lesson": ("learn",),
+    "teacher": ("learn",),
+    "fit": ("compare",),
+    "lang": ("*",),
+}
 NOT_LOADED = "not_loaded"  # the value of a PlanError that only says: nothing is chosen yet
 
 
@@ -73,7 +80,8 @@ def start_session() -> None:
     keep("is_started", True)
     fill(FIRST_REQUEST)
     query = st.query_params.to_dict()
-    keep("link_simulation", query.pop(SIMULATION, None))
+    for name in LINK_EXTRAS:
+        keep(f"link_{name}", query.pop(name, None))
     if not query:
         return
     try:
@@ -89,20 +97,27 @@ def take_link_problem() -> str | None:
     return problem
 
 
-def link_simulation() -> str | None:
-    """The simulation that the link of this session holds, not read yet."""
-    text: str | None = value("link_simulation")
+def link_extra(name: str) -> str | None:
+    """What the link holds beside the request under `name`, one of `LINK_EXTRAS`: as it came (not read yet) or as kept."""
+    text: str | None = value(f"link_{name}")
     return text
 
 
-def write_link(simulation: str | None = None) -> None:
-    """Put the form's present request into the address, and the simulation on its pages; no request leaves none behind."""
+def keep_link_extra(name: str, text: str | None) -> None:
+    """Let the link hold `text` under `name` on the pages that `LINK_EXTRAS` names; None leaves it out."""
+    keep(f"link_{name}", text)
+
+
+def write_link(page: str) -> None:
+    """Put the form's present request and what `page` (its address, "" for the first) holds beside it into the address."""
     try:
         query = current_request().to_query()
     except PlanError:
         query = {}
-    if simulation is not None:
-        query[SIMULATION] = simulation
+    for name, pages in LINK_EXTRAS.items():
+        text = link_extra(name)
+        if text is not None and ("*" in pages or page in pages):
+            query[name] = text
     if st.query_params.to_dict() != query:
         st.query_params.from_dict(query)
 
