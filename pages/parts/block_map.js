@@ -63,6 +63,7 @@ class View {
     const isJump = isNew || before.jump !== header.jump;
     const wanted = isJump ? header.step : this.step;
     Object.assign(this, { header, light, stretch, frame: null, asked: null });
+    this.root.classList.toggle("still", Boolean(header.still)); // one moment: there is no other step to go to
     if (isNew) this.fit();
     if (isNew) this.cursor = Math.min(1, header.n - 1);
     this.slider.max = header.total - 1;
@@ -128,6 +129,7 @@ class View {
   }
 
   go(step) {
+    if (this.header.still) return;
     this.pause(false);
     this.show(step);
     clearTimeout(this.later);
@@ -142,6 +144,7 @@ class View {
   }
 
   play() {
+    if (this.header.still) return;
     if (this.isPlaying) return this.pause(true);
     if (this.step >= this.header.total - 1) this.show(0);
     this.isPlaying = true;
@@ -194,6 +197,7 @@ class View {
 
   // The step in the address, without a new entry in the browser's history for each.
   noteLink() {
+    if (this.header?.still) return;
     const others = location.search.slice(1).split("&").filter((each) => each && !each.startsWith("sim="));
     const text = this.header.link + (this.step ? `~step.${this.step}` : "");
     history.replaceState(history.state, "", `?${[...others, `sim=${text}`].join("&")}${location.hash}`);

@@ -1,26 +1,23 @@
 """What the step player is sent: a stretch of steps as one frame, the changes after it, and words. Knows no Streamlit.
 
-The browser plays a stretch by itself. The layout is a length, a JSON header and arrays; `block_map.js` reads it.
+The browser plays a stretch by itself. The layout of what is sent is `block_wire`'s.
 """
 
 from __future__ import annotations
 
-import json
-import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pages.parts import block_wire
+from pages.parts.block_wire import U32, Part, PoolColumns
 from planner.block_codes import SHARED, ColourBy, to_bytes
 from planner.block_events import BlockEvent
 from planner.simulator_config import KvGroup, SimulatorConfig
 from planner.step_frames import StepFrame
 from planner.timeline import Timeline
 
-_PACK_ABOVE_BYTES = 262_144
 _KEPT_STRETCHES = 4
 _MOST_CHANGES = 200_000  # in one stretch
 _LONGEST_STRETCH, _SHORTEST_STRETCH = 128, 8
@@ -30,8 +27,6 @@ _TEXTS_OF_ONE_STEP = 8
 _MOST_LIT = 60_000  # blocks of the chosen request times steps, to follow it step by step
 _GONE = 1 << 31  # marks a block that the chosen request gives up
 
-U32 = NDArray[np.uint32]
-Part = U32 | bytes
 Row = tuple[int, int, int, int, int, str]  # ordinal, 1 runs or 2 waits, blocks held, tokens computed, goal, name
 
 
@@ -88,22 +83,8 @@ class StepPlayer:
         body_header, body = self._body(name, stretch, view.colour_by)
         step, frame, shared = self.moment(view.step)
         lit = _lights(self.run, view, stretch)
-        light_body = b"".join(_padded(part) for part in (shared, *lit))
-        header = {
-            **body_header,
-            **_moment_header(self.run, view, frame),
-            "stretch": name,
-            "step": step,
-            "has_body": name != view.held_stretch,
-            "light_bytes": len(light_body),
-            "light_parts": [
-                _described(part_name, part)
-                for part_name, part in zip(("shared", "lit", "lit_offsets", "lit_changes"), (shared, *lit), strict=True)
-            ],
-        }
-        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-        text += b" " * (-len(text) % 4)
-        return struct.pack("<I", len(text)) + text + light_body + (body if header["has_body"] else b"")
+        header = {**body_header, **_moment_header(self.run, view, frame), "stretch": name, "step": step}
+        return block_wire.message(header, (shared, *lit), None if name == view.held_stretch else body)
 
     def stretch_around(self, step: int) -> Stretch:
         """The stretch to send for `step`: it starts before the step, so that a few steps back are at hand too."""
@@ -141,15 +122,6 @@ def group_words(group: KvGroup) -> str:
     return f"chunks of {group.span_tokens:,} tokens" if group.kind == "chunked_local" else "full attention"
 
 
-def _described(name: str, part: Part) -> tuple[str, str, int]:
-    return (name, "u1" if isinstance(part, bytes) else "u4", len(part))
-
-
-def _padded(part: Part) -> bytes:
-    data = part if isinstance(part, bytes) else part.astype("<u4", copy=False).tobytes()
-    return data + b"\0" * (-len(data) % 4)
-
-
 def _encode_stretch(run: Run, stretch: Stretch, colour_by: ColourBy) -> tuple[dict[str, object], bytes]:
     """The header and the body of a stretch: equal neighbours of its first frame as runs, then each step's changes."""
     timeline = run.timeline
@@ -163,40 +135,18 @@ def _encode_stretch(run: Run, stretch: Stretch, colour_by: ColourBy) -> tuple[di
         "indices": changes.indices,
         "contents": _contents(timeline, _owner_column(changes.codes), changes.indices),
     }
-    body = b"".join(_padded(part) for part in parts.values())
-    is_packed = len(body) > _PACK_ABOVE_BYTES
+    header, body = block_wire.packed_body(parts)
     known = _owners(codes) | _owners(changes.codes)
-    header = _stretch_header(run, stretch, known) | {
-        "packed": is_packed,
-        "parts": [_described(name, part) for name, part in parts.items()],
-    }
-    return header, zlib.compress(body, 1) if is_packed else body
+    return _stretch_header(run, stretch, known) | header, body
 
 
 def _frame_runs(timeline: Timeline, step: int, codes: U32, colour_by: ColourBy) -> dict[str, Part]:
     """One step's blocks as runs in which index and content number only count on."""
     indices, changed = _history(timeline, step)
     contents = _contents(timeline, _owner_column(codes), indices)
-    places = np.arange(len(codes), dtype=np.uint32)
-    counted = np.where(contents > 0, contents - 2 * places, 0)
-    is_start = np.ones(len(codes), bool)
-    is_start[1:] = (
-        (np.diff(codes) != 0)
-        | (np.diff(indices - places) != 0)
-        | (np.diff(changed) != 0)
-        | (np.diff(counted) != 0)
-        | (np.diff(contents > 0))
+    return block_wire.pool_runs(
+        PoolColumns(codes=codes, indices=indices, changed=changed, contents=contents), colour_by
     )
-    starts = np.flatnonzero(is_start).astype(np.uint32)
-    drawn = np.frombuffer(to_bytes(codes[starts], colour_by), np.uint8)
-    return {
-        "run_starts": starts,
-        "run_bytes": drawn.tobytes(),
-        "run_codes": codes[starts],
-        "run_indices": indices[starts],
-        "run_changed": changed[starts],
-        "run_contents": contents[starts],
-    }
 
 
 def _owner_column(codes: U32) -> U32:
