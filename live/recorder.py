@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from live.alert_log import ALERT_RULES_KEY, ALERT_RULES_MARK, changed_rules, kept_rules, lasting_alerts
+from live.alert_rules import AlertRule, checked_rule, rules_to_text
+from live.alerts import AlertStanding, AlertWatch
 from live.recording import Mark, Recording, Window
 from live.recording_schema import RecordingError
 from live.sample_codec import encode, stamped
@@ -98,6 +101,11 @@ class Recorder:
         self._counted_ms = max(self._wall_ms(), (store.last_ms or 0) + 1)
         self._counted_at = self._last_tick_at = self._clock.monotonic()
         self._recording = Recording.open(store.path)
+        self._alerts = AlertWatch(
+            kept_rules(self._recording),
+            interval_seconds=interval_seconds,
+            lasting=lasting_alerts(self._recording),
+        )
         self._status = self._fresh_status()
 
     def _fresh_status(self) -> WatchStatus:
@@ -163,6 +171,8 @@ class Recorder:
                     self._store.mark(time_ms, kind, text)
                 for kind, payload in extras.frames:
                     self._store.append_frame(time_ms, kind, payload)
+                for mark in self._alerts.take(now):
+                    self._store.mark(mark.time_ms, mark.kind, mark.text)
             return self._become(time_ms, OK, "", snapshot=now, storage_text="".join(fault))
 
     def _failed(self, state: str, text: str) -> WatchStatus:
@@ -248,6 +258,25 @@ class Recorder:
         """Keep a note or an alert on the time axis; `RecordingError` where it cannot be kept."""
         with self._store_lock:
             self._store.mark(self.now_ms(), kind, text)
+
+    @property
+    def alert_rules(self) -> tuple[AlertRule, ...]:
+        """The limits that this engine is held to."""
+        return self._alerts.rules
+
+    def alert_standings(self) -> tuple[AlertStanding, ...]:
+        """How each limit stands for each engine since the last good tick."""
+        return self._alerts.standings
+
+    def set_alert_rules(self, rules: Sequence[AlertRule]) -> None:
+        """Hold the engine to other limits, and keep them with the recording; `PlanError` for a limit that cannot be."""
+        checked = tuple(checked_rule(rule) for rule in rules)
+        with self._store_lock:
+            changed = changed_rules(self._alerts.rules, checked)
+            self._store.keep_about(ALERT_RULES_KEY, rules_to_text(checked))
+            self._alerts.rules = checked
+            if changed:
+                self._store.mark(self.now_ms(), ALERT_RULES_MARK, changed)
 
     def start(self) -> None:
         """Record in the background until `stop`."""

@@ -173,6 +173,12 @@ class Recording:
                 series=tuple(_series(connection)),
             )
 
+    def about(self, key: str) -> str | None:
+        """A setting that is kept with the recording; None where there is none."""
+        with self._reading() as connection:
+            row = connection.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
+            return None if row is None else str(row[0])
+
     def window(
         self, names: Sequence[str] | None = None, start_ms: int | None = None, end_ms: int | None = None
     ) -> Window:

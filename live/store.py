@@ -283,6 +283,11 @@ class Store:
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO about VALUES ('ended_ms', ?)", (str(time_ms),))
 
+    def keep_about(self, key: str, value: str) -> None:
+        """Keep a setting with the recording, in place of what stood there."""
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, value))
+
     def close(self) -> None:
         """Fold the write-ahead log into the file, so that the one file is the whole recording."""
         if self._is_closed:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from live.alert_rules import AlertRule
 from live.recorder import Clock, Extras, Recorder
 from live.recording import Recording
 from live.replay import snapshots
 from live.samples import EngineIdentity, EngineSample, EngineSnapshot
 from live.store import About, Store
 from live.watched import SourceError
+from planner.facts import PlanError
 
 WALL = 1_760_000_000.0
 
@@ -327,3 +329,43 @@ def test_a_thread_polls_by_the_clock_until_it_is_stopped(tmp_path):
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("recorder")]
     assert Recording.open(path).summary().num_ticks >= 5
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.kvscope"]
+
+
+# -- alerts -------------------------------------------------------------------------------------------------------------
+
+
+def full(usage: float) -> EngineSnapshot:
+    engine = replace(snapshot().engines[0], kv_usage_fraction=usage)
+    return replace(snapshot(), engines=(engine,))
+
+
+LIMIT = AlertRule(kind="kv_usage", limit=90, hold_seconds=2)
+
+
+def test_an_alert_is_logged_without_a_browser(bench):
+    bench.recorder.set_alert_rules([LIMIT])
+    bench.play(*[full(0.95)] * 4)
+
+    assert [kind for kind, _ in bench.marks()] == ["alert_limits", "alert"]
+    assert bench.recorder.alert_standings()[0].state == "alert"
+
+
+def test_limits_and_lasting_alerts_outlive_the_process(bench):
+    bench.recorder.set_alert_rules([LIMIT])
+    bench.play(*[full(0.95)] * 4)
+    bench.recorder.stop()
+
+    again = Recorder(bench.source, Store.resume(bench.path), clock=bench.time.clock())
+    bench.recorder = again
+    bench.play(*[full(0.2)] * 14)
+
+    assert again.alert_rules[0] == LIMIT
+    assert [kind for kind, _ in bench.marks()] == ["alert_limits", "alert", "alert_over"]
+    again.stop()
+
+
+def test_a_limit_that_cannot_be_changes_nothing(bench):
+    with pytest.raises(PlanError):
+        bench.recorder.set_alert_rules([replace(LIMIT, limit=0)])
+
+    assert bench.recorder.alert_rules[0].limit == 95
