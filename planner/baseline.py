@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from planner.defaults import Resolved
 from planner.facts import Basis, Estimate
+from planner.gpu_catalog import GpuFacts
 from planner.units import GIB, MIB
 
 # (best, low, high) in MiB: total minus "free at startup" of public start-up logs, 0.19 to 0.31, read 2026-11.
@@ -21,7 +22,7 @@ _OTHER_VENDOR = (500, 100, 1000)  # Arc Pro B60 0.88 GiB: one card only
 
 def context(resolved: Resolved) -> Estimate:
     """The bytes a card has lost before vLLM's snapshot, other processes apart."""
-    best, low, high = _row(resolved)
+    best, low, high = _row(resolved.gpu, resolved.tp * resolved.pp)
     note = "total minus free at start in public logs: 0.1 to 0.9 GiB on one card, 1.5 GiB with NCCL over NVLink"
     return Estimate(
         best_bytes=best * MIB,
@@ -32,15 +33,19 @@ def context(resolved: Resolved) -> Estimate:
     )
 
 
-def _row(resolved: Resolved) -> tuple[int, int, int]:
-    gpu = resolved.gpu
+def context_bytes(gpu: GpuFacts, num_ranks: int) -> int:
+    """The best value of `context` for one card of `num_ranks` that work together."""
+    return _row(gpu, num_ranks)[0] * MIB
+
+
+def _row(gpu: GpuFacts, num_ranks: int) -> tuple[int, int, int]:
     if gpu.vendor == "AMD":
         return _AMD_CARD
     if gpu.is_unified_memory:
         return _UNIFIED_MEMORY
     if gpu.vendor != "NVIDIA":
         return _OTHER_VENDOR
-    if resolved.tp * resolved.pp == 1:
+    if num_ranks == 1:
         best, low, high = _ONE_NVIDIA_CARD
         # A small card cannot have lost a large card's context: a MIG slice of 16 GiB had lost 0.11 GiB.
         return max(low, min(best, gpu.total.best_bytes // GIB * 12)), low, high

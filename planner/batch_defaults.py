@@ -77,9 +77,9 @@ def _limits_of_v0(question: BatchQuestion) -> BatchLimits:
     )
 
 
-def _tier(question: BatchQuestion) -> tuple[int, int, str]:
+def card_tier(gpu: GpuFacts, version: Version, usage: UsageContext) -> tuple[int, int, str]:
     """Batched tokens, sequences and the tier's name (`get_batch_defaults`, engine/arg_utils.py)."""
-    gpu, version, is_server = question.gpu, question.version, question.usage == "api_server"
+    is_server = usage == "api_server"
     memory = gpu.driver_total_bytes or gpu.total.best_bytes
     names = " ".join((gpu.name, *gpu.nvml_names)).lower()
     if version >= (0, 28, 0) and memory >= 160 * GIB:
@@ -94,7 +94,7 @@ def _tier(question: BatchQuestion) -> tuple[int, int, str]:
 
 
 def _limits_of_v1(question: BatchQuestion) -> BatchLimits:
-    tier_tokens, tier_seqs, tier = _tier(question)
+    tier_tokens, tier_seqs, tier = card_tier(question.gpu, question.version, question.usage)
     doubles = question.doubles and question.version >= (0, 17, 0)
     factor, doubled = (2, ", doubled by performance_mode throughput") if doubles else (1, "")
     tokens_note = f"{tier_tokens} for {tier} and {question.usage}{doubled}"

@@ -17,7 +17,7 @@ from planner.facts import Finding
 from planner.inventory import ModelFacts
 from planner.kv_groups import CacheGroup, PlacedSpec, bytes_per_block, count_by_stage, group_layers
 from planner.kv_rules import KvRules, rules_of
-from planner.kv_specs import model_caches
+from planner.kv_specs import card_key, model_caches
 from planner.layer_specs import FullSpec, LayerSpec, MambaSpec, RingSpec, Serving, SlidingMlaSpec, kind_of
 from planner.units import div_ceil
 from planner.versions import Version
@@ -57,7 +57,7 @@ class KvLayout:
 
 def layout(model: ModelFacts, resolved: Resolved) -> KvLayout:
     """The layout of `model`, drafter included, under the resolved flags."""
-    return _cached_layout(model, _LayoutKey(resolved))
+    return _cached_layout(model, _LayoutKey(model, resolved))
 
 
 class _LayoutKey:
@@ -65,11 +65,11 @@ class _LayoutKey:
 
     __slots__ = ("key", "resolved")
 
-    def __init__(self, resolved: Resolved) -> None:
+    def __init__(self, model: ModelFacts, resolved: Resolved) -> None:
         self.resolved = resolved
-        flags, gpu = resolved.flags, resolved.gpu
+        flags = resolved.flags
         self.key = (
-            *(resolved.version, gpu.vendor, gpu.capability, resolved.dtype, resolved.kv_cache_dtype),
+            *(resolved.version, card_key(model, resolved), resolved.dtype, resolved.kv_cache_dtype),
             *(resolved.quantization, resolved.max_model_len, resolved.is_auto_length, resolved.max_num_batched_tokens),
             *(resolved.max_in_flight_tokens, resolved.is_hybrid_manager_enabled, resolved.mamba_cache_mode),
             *(resolved.num_speculative_tokens, resolved.tp, resolved.pp, resolved.dcp, flags.block_size),

@@ -107,6 +107,17 @@ def model_caches(model: ModelFacts, resolved: Resolved) -> ModelCaches:
     )
 
 
+def card_key(model: ModelFacts, resolved: Resolved) -> tuple[object, ...]:
+    """What `model_caches` takes from the card: cards with equal keys give the same caches and findings."""
+    kv_format = _asked_format(model, resolved)
+    return (
+        kv_format,
+        choose_backend(_question(model, resolved, kv_format)),
+        check_kv_cache_dtype(kv_format, _use(model, resolved)),
+        _is_hopper_on(resolved),
+    )
+
+
 _DCP_REFUSED = Finding(
     code="kv-dcp-window",
     severity="refusal",
@@ -254,11 +265,11 @@ def _chunk_tokens(context: _Context) -> int | None:
 def _exports_gdn_states(context: _Context) -> bool:
     """Whether FlashInfer prefills the gated delta nets and so keeps a checkpoint more (0.33, Hopper and Blackwell)."""
     is_new = context.version >= (0, 33, 0) and context.resolved.mamba_cache_mode == "align"
-    return is_new and _is_hopper_on(context) and _has_kind(context.model, "gdn")
+    return is_new and _is_hopper_on(context.resolved) and _has_kind(context.model, "gdn")
 
 
-def _is_hopper_on(context: _Context) -> bool:
-    capability = context.resolved.gpu.capability
+def _is_hopper_on(resolved: Resolved) -> bool:
+    capability = resolved.gpu.capability
     return capability is not None and capability[0] in (9, 10, 12)
 
 
@@ -368,7 +379,9 @@ def _mamba_spec(context: _Context, cache: Cache) -> MambaSpec:
     one_state = state_bytes(context.model, context.resolved, cache)
     has_checkpoint = cache.kind == "mamba2" and context.version >= (0, 32, 0)  # not in 0.31.0
     # FlashKDA prefills Kimi-K3's bounded gates and keeps a checkpoint more.
-    takes_flash_kda = "checkpoints" in dict(cache.extra) and _is_hopper_on(context) and resolved.dtype == "bfloat16"
+    takes_flash_kda = (
+        "checkpoints" in dict(cache.extra) and _is_hopper_on(context.resolved) and resolved.dtype == "bfloat16"
+    )
     padded = context.attention_page_bytes
     return MambaSpec(
         block_size=resolved.max_model_len if mode == "none" else context.block_tokens,

@@ -50,6 +50,8 @@ _METHODS: dict[str, Callable[[QuantFacts, KernelChoice], Method]] = {
     "quark": Quark,
 }
 ONLINE_METHODS = Online.METHODS
+# Methods whose kernels, and so the bytes they store, differ by card.
+_ASKING_THE_CARD = frozenset({"deepseek_v4_fp8", "mxfp4", "gpt_oss_mxfp4"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +97,11 @@ def quantizer_for(model: ModelFacts, method: str | None, kernels: KernelChoice) 
     return Quantizer(Online(method, kernels))
 
 
+def asks_card(facts: QuantFacts | None) -> bool:
+    """Whether a checkpoint's bytes on a card depend on which card it is."""
+    return facts is not None and facts.method in _ASKING_THE_CARD
+
+
 def _checkpoint_method(facts: QuantFacts, kernels: KernelChoice) -> Method:
     maker = _METHODS.get(facts.method)
     if maker is None:
@@ -107,4 +114,4 @@ def _checkpoint_method(facts: QuantFacts, kernels: KernelChoice) -> Method:
     return maker(facts, kernels)
 
 
-__all__ = ["ONLINE_METHODS", "PLAIN", "KernelChoice", "Quantizer", "quantizer_for"]
+__all__ = ["ONLINE_METHODS", "PLAIN", "KernelChoice", "Quantizer", "asks_card", "quantizer_for"]

@@ -29,7 +29,7 @@ from planner.quant_formats import (
     expert_tensors,
     linear_tensors,
 )
-from planner.quantization import KernelChoice, Quantizer, quantizer_for
+from planner.quantization import KernelChoice, Quantizer, asks_card, quantizer_for
 from planner.sharding import Split, local_buffer_size, local_experts, local_linear, local_rows, local_tensor_size
 from planner.towers import EVERY_TOWER, TowerRule, tower_rule
 from planner.units import GIB
@@ -113,7 +113,11 @@ def whole_model_bytes(model: ModelFacts, resolved: Resolved) -> int:
 
 
 def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
-    flags = resolved.flags
+    flags, draft = resolved.flags, drafts.NONE
+    if pp_rank == resolved.pp - 1:
+        draft = drafts.speculation(model, resolved)
+    # Cards whose kernels store the same bytes share one answer.
+    is_asked = asks_card(model.quantization) or draft.facts is not None
     return _Question(
         # Without expert parallelism the data-parallel ranks share each expert's width (FusedMoEParallelConfig.make).
         split=Split(tp=resolved.tp, moe_tp=resolved.tp * resolved.dp, ep=resolved.ep),
@@ -122,15 +126,15 @@ def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
         dtype=resolved.dtype,
         method=resolved.quantization if model.quantization is None else None,
         kernels=KernelChoice(
-            capability=resolved.gpu.capability,
-            vendor=resolved.gpu.vendor,
+            capability=resolved.gpu.capability if is_asked else None,
+            vendor=resolved.gpu.vendor if is_asked else "any",
             moe_backend=flags.moe_backend,
             vllm_minor=resolved.version.minor,
         ),
         has_custom_ops=flags.enforce_eager and resolved.gpu.capability is not None,
         lora=LoraShape.of(flags, model, resolved.version),
         towers=tower_rule(model, resolved),
-        draft=drafts.speculation(model, resolved) if pp_rank == resolved.pp - 1 else drafts.NONE,
+        draft=draft,
         offload_bytes=int(flags.cpu_offload_gb * GIB),
         offloads_towers=resolved.version >= _FIRST_TOWER_OFFLOAD,
         batched_tokens=resolved.max_num_batched_tokens if has_batched_buffers(model) else 0,
@@ -142,10 +146,11 @@ def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
 @lru_cache(maxsize=256)
 def _rank_weights(model: ModelFacts, question: _Question) -> RankWeights:
     quantizer = _quantizer(model, question.method, question.kernels)
-    layers = model.layers[_span(len(model.layers), question)]
+    span = _span(len(model.layers), question)
+    layers = model.layers[span]
     parts = tuple(_parts_here(model.parts, question))
     tally = _Tally()
-    for modules, formats, count in _groups(layers, quantizer):
+    for modules, formats, count in _layer_groups(model, span.start, span.stop, quantizer):
         _add(tally, _sum(modules, formats, model, question, quantizer), count)
     if question.offload_bytes:
         tally.offloaded = offloaded(_in_order(layers, parts, question, quantizer), question.offload_bytes)
@@ -263,9 +268,15 @@ def _split_of(part: Part, question: _Question) -> _Question:
     return replace(question, split=replace(question.split, tp=1))
 
 
-def _groups(
-    layers: tuple[Layer, ...], quantizer: Quantizer
-) -> Iterator[tuple[tuple[Module, ...], tuple[Format, ...], int]]:
+_Group = tuple[tuple[Module, ...], tuple[Format, ...], int]
+
+
+@lru_cache(maxsize=64)
+def _layer_groups(model: ModelFacts, first: int, stop: int, quantizer: Quantizer) -> tuple[_Group, ...]:
+    return tuple(_groups(model.layers[first:stop], quantizer))
+
+
+def _groups(layers: tuple[Layer, ...], quantizer: Quantizer) -> Iterator[_Group]:
     """Layers with the same modules in the same formats, and how many there are."""
     counts: Counter[tuple[int, tuple[Format, ...]]] = Counter()
     modules_of: dict[int, tuple[Module, ...]] = {}
