@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 8501
 BIN := .venv/bin
 
-.PHONY: run test test-engine check format bench score browser engine clean
+.PHONY: run test test-engine check format bench score browser engine messages clean
 
 .venv/.run-ready: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "KVScope needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
@@ -44,6 +44,14 @@ bench: .venv/.test-ready
 
 engine: .venv/.run-ready
 	$(BIN)/python -m live.engine.environment
+
+# Collect what pages, planner and watchers say; bring the catalogues up to date; compile them.
+messages: .venv/.test-ready
+	PYTHONPATH=. $(BIN)/pybabel -q extract -F pyproject.toml -k t -k mark -k pgettext:1c,2 --no-default-keywords \
+	    --omit-header --sort-by-file --add-location=file --no-wrap -o pages/locale/kvscope.pot .
+	$(BIN)/pybabel -q update -i pages/locale/kvscope.pot -d pages/locale -D kvscope -l zh_CN \
+	    --no-fuzzy-matching --ignore-obsolete --no-wrap --ignore-pot-creation-date
+	$(BIN)/pybabel -q compile -d pages/locale -D kvscope
 
 score: .venv/.run-ready
 	$(BIN)/python -m planner score

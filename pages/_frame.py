@@ -6,7 +6,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.parts import simulate_state, state
+from pages.parts import chooser, language_state, simulate_state, state
+from pages.parts.language import t
 
 PARTS = Path(__file__).parent / "parts"
 
@@ -19,16 +20,18 @@ st.set_page_config(
 )
 st.logo(PARTS / "logo.svg", size="large", icon_image=PARTS / "icon.png")
 state.start_session()
+language_state.start_page()
 page = st.navigation(
     [
-        st.Page("plan.py", title="Plan", icon=":material/memory:", default=True),
-        st.Page("simulate.py", title="Simulate", icon=":material/grid_view:"),
-        st.Page("weigh.py", title="Trade-offs", icon=":material/balance:"),
-        st.Page("watch.py", title="Watch", icon=":material/monitor_heart:"),
+        st.Page("plan.py", title=t("Plan"), icon=":material/memory:", default=True),
+        st.Page("simulate.py", title=t("Simulate"), icon=":material/grid_view:"),
+        st.Page("weigh.py", title=t("Trade-offs"), icon=":material/balance:"),
+        st.Page("watch.py", title=t("Watch"), icon=":material/monitor_heart:"),
     ],
     position="top",
 )
 page.run()
+chooser.language_chooser()
 if page.url_path in {"simulate", "weigh"}:
     state.keep_link_extra("sim", simulate_state.link_text())
 state.write_link(page.url_path)

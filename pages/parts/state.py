@@ -13,6 +13,8 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from pages.parts import form
+from pages.parts.language import mark, t
+from pages.parts.said import said
 from pages.parts.what_if import WhatIf, length_sweep, what_ifs
 from planner import budget, kv_cache, planning
 from planner.answer import Plan
@@ -23,7 +25,7 @@ from planner.model_catalog import catalogue_documents, catalogue_ids, config_doc
 from planner.request import PlanRequest
 from planner.sweep import SweepSlice
 
-CATALOGUE, HUB, FILES = SOURCES = ("Catalogue", "Hugging Face", "File")
+CATALOGUE, HUB, FILES = SOURCES = (mark("Catalogue"), "Hugging Face", mark("File"))
 FIRST_REQUEST = PlanRequest(model_id="Qwen/Qwen3-8B", gpu="H100 80GB SXM")
 # The link's parameters beside the request's own, and the pages (by their address) that write them; "*" is every page.
 LINK_EXTRAS: dict[str, tuple[str, ...]] = {
@@ -88,7 +90,8 @@ def start_session() -> None:
         fill(PlanRequest.from_query(query))
     except PlanError as error:
         fill(FIRST_REQUEST)
-        keep("link_problem", f"This link cannot be read: {error.text} The first example is shown instead.")
+        said_error = said(error.text)
+        keep("link_problem", t("This link cannot be read: {why} The first example is shown instead.", why=said_error))
 
 
 def take_link_problem() -> str | None:
@@ -203,22 +206,22 @@ def current_model() -> LoadedModel:
     if source == CATALOGUE:
         model_id = value("model_id")
         if model_id is None:
-            raise PlanError("model_id", NOT_LOADED, "Choose a model from the catalogue.")
+            raise PlanError("model_id", NOT_LOADED, t("Choose a model from the catalogue."))
         return LoadedModel(documents=catalogue_documents(model_id), digest=f"catalogue:{model_id}")
     held = held_model(source)
     if source == HUB:
         return _current_hub_model(held)
     if held is None:
-        raise PlanError("upload", NOT_LOADED, "Upload a config.json, or give the path of a model folder.")
+        raise PlanError("upload", NOT_LOADED, t("Upload a config.json, or give the path of a model folder."))
     return held
 
 
 def _current_hub_model(held: LoadedModel | None) -> LoadedModel:
     hub_id, _ = hub_choice()
     if not hub_id:
-        raise PlanError("hub_id", NOT_LOADED, "Write a model's id, such as org/name, and press Load.")
+        raise PlanError("hub_id", NOT_LOADED, t("Write a model's id, such as org/name, and press Load."))
     if held is None or value("hub_asked") != hub_choice():
-        raise PlanError("hub_id", NOT_LOADED, f"Press Load to read {hub_id} from the Hugging Face Hub.")
+        raise PlanError("hub_id", NOT_LOADED, t("Press Load to read {model} from the Hugging Face Hub.", model=hub_id))
     return held
 
 
