@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 import zmq
 
 from live.kv_events import reachable_endpoint
-from live.probe_frames import DEFAULT_PROBE_ENDPOINT, LARGEST_FRAME_BYTES, ProbeFrame, ProbeFrameError, decode_frame
+from live.probe_frames import (
+    DEFAULT_PROBE_ENDPOINT,
+    LARGEST_FRAME_BYTES,
+    ProbeFrame,
+    ProbeFrameError,
+    decode_frame,
+    encode_frame,
+)
 from live.recorder import Extras
 from live.scrape_address import allowed_hosts
 
@@ -18,6 +25,10 @@ FRAME_KIND = "probe"  # of a recording's frames
 _SILENT_SECONDS = 5.0  # the probe repeats its frame every second
 _QUEUED_FRAMES = 64
 _MOST_FRAMES_A_POLL = 10_000
+_MOST_PREEMPTED_IDS = 1024
+_RECONNECT_MILLISECONDS = 1000
+_SMALL_FRAME_BYTES = 65_536  # larger ones are recorded more seldom
+_RECORDED_BYTES_PER_SECOND = 65_536.0
 
 FeedState = Literal["waiting", "ok", "silent", "broken"]
 
@@ -63,6 +74,7 @@ class ProbeReader:
         socket.setsockopt(zmq.RCVHWM, _QUEUED_FRAMES)
         socket.setsockopt(zmq.MAXMSGSIZE, LARGEST_FRAME_BYTES)
         socket.setsockopt(zmq.IPV6, 1)
+        socket.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MILLISECONDS)
         socket.setsockopt(zmq.SUBSCRIBE, b"")
         socket.connect(address)
         self._socket = socket
@@ -117,31 +129,69 @@ class ProbeReader:
         return ProbeStatus(state=state, text=text, frame=self._frame, age_seconds=age)
 
 
-class ProbeBeside:
-    """The probe recorded beside an engine's metrics: counts as series, and each tick's newest frame as it came."""
+def frame_kind(rank: int) -> str:
+    """The kind under which a recording keeps the frames of one data-parallel rank."""
+    return FRAME_KIND if rank == 0 else f"{FRAME_KIND}/{rank}"
 
-    def __init__(self, endpoint: str = DEFAULT_PROBE_ENDPOINT, rank: int = 0) -> None:
+
+class ProbeBeside:
+    """The probe recorded beside an engine's metrics: counts as series, and each tick's newest frame with all that was preempted.
+
+    A frame of a large pool is recorded every few seconds rather than every tick, so that tables do not crowd out numbers.
+    """
+
+    def __init__(
+        self,
+        endpoint: str = DEFAULT_PROBE_ENDPOINT,
+        rank: int = 0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._reader = ProbeReader(endpoint=endpoint, rank=rank)
         self._reader.open()
-        self._recorded = b""
+        self._kind, self._clock = frame_kind(rank), clock
+        self._recorded, self._text = b"", ""
+        self._due = 0.0
+        self._preempted: dict[str, None] = {}  # an ordered set, since the frame recorded last
 
     def sample(self) -> Extras:
         """What there is now; nothing while no probe is heard."""
+        for passed in self._reader.poll():
+            self._preempted.update(dict.fromkeys(passed.preempted_ids))
         status = self._reader.status()
-        frame = status.frame
+        frame, self._text = status.frame, status.text
         if frame is None or status.state == "silent":
             return Extras()
-        payload = self._reader.payload
-        is_new, self._recorded = payload != self._recorded, payload
-        numbers = {
-            "probe/num_used_blocks": frame.num_used_blocks,
-            "probe/num_cached_hashes": frame.num_cached_hashes,
-            "probe/num_preemptions": frame.num_preemptions,
-            "probe/num_running": frame.num_running,
-            "probe/num_waiting": frame.num_waiting,
-            "probe/step": frame.step,
+        return Extras(numbers=self._numbers(frame), frames=self._frames(frame))
+
+    def _frames(self, frame: ProbeFrame) -> tuple[tuple[str, bytes], ...]:
+        payload, now = self._reader.payload, self._clock()
+        if payload == self._recorded or now < self._due:
+            return ()
+        self._recorded = payload
+        self._preempted.update(dict.fromkeys(frame.preempted_ids))  # of a frame that came with the status
+        ids = tuple(self._preempted)[-_MOST_PREEMPTED_IDS:]
+        self._preempted.clear()
+        if len(payload) > _SMALL_FRAME_BYTES:
+            self._due = now + len(payload) / _RECORDED_BYTES_PER_SECOND
+        return (
+            (self._kind, payload if ids == frame.preempted_ids else encode_frame(replace(frame, preempted_ids=ids))),
+        )
+
+    def _numbers(self, frame: ProbeFrame) -> dict[str, float]:
+        return {
+            f"{self._kind}/num_used_blocks": frame.num_used_blocks,
+            f"{self._kind}/num_cached_hashes": frame.num_cached_hashes,
+            f"{self._kind}/num_preemptions": frame.num_preemptions,
+            f"{self._kind}/num_running": frame.num_running,
+            f"{self._kind}/num_waiting": frame.num_waiting,
+            f"{self._kind}/step": frame.step,
         }
-        return Extras(numbers=numbers, frames=((FRAME_KIND, payload),) if is_new else ())
+
+    @property
+    def text(self) -> str:
+        """What is wrong with the probe in one sentence, as of the last tick; empty while all is well."""
+        return self._text
 
     def close(self) -> None:
         """Ends the subscription."""

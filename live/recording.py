@@ -249,6 +249,15 @@ class Recording:
             key = (row[1], row[0])
             yield int(row[1]), bytes(row[2])
 
+    def frame_at(self, kind: str, time_ms: int) -> tuple[int, bytes] | None:
+        """The last payload of `kind` at or before `time_ms`, with its time; None where there is none."""
+        statement = (
+            "SELECT time_ms, payload FROM frame WHERE kind = ? AND time_ms <= ? ORDER BY time_ms DESC, frame_id DESC LIMIT 1"
+        )
+        with self._reading() as connection:
+            row = connection.execute(statement, (kind, time_ms)).fetchone()
+            return None if row is None else (int(row[0]), bytes(row[1]))
+
     def save_copy(self, path: Path) -> None:
         """Write the whole recording, as it is now, to one new file."""
         if path.exists():
