@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from live.beside import ENDPOINTS_KEY, BesideEndpoints, BesideSet, open_beside
 from live.http_source import http_source
+from live.nvml_beside import cards_beside
 from live.recorder import Beside, Clock, Recorder
 from live.recording import Recording
 from live.recording_schema import RecordingError
@@ -79,6 +81,7 @@ class Monitor:
         self._keeping = keeping or Keeping()
         self._lock = threading.RLock()
         self._recorders: dict[str, Recorder] = {}
+        self._published: dict[str, BesideSet] = {}  # beside each recorder: the probe and KV events, where it has them
 
     def start(self) -> None:
         """Go on with the recordings that nobody ended, the latest first."""
@@ -90,6 +93,7 @@ class Monitor:
         try:
             with closing(Recording.open(path)) as recording:
                 summary = recording.summary()
+                endpoints = BesideEndpoints.from_text(recording.about(ENDPOINTS_KEY) or "")
             if summary.ended_ms is not None or summary.source in self._recorders:
                 return
             source = self._make_source(summary.source)
@@ -97,27 +101,40 @@ class Monitor:
         except (RecordingError, PlanError) as error:
             _log.warning("recording %s does not go on: %s", path.name, error.text)
             return
-        self._begin(source, store, summary.interval_ms / 1000)
+        self._begin(source, store, summary.interval_ms / 1000, BesideSet(_opened(endpoints, path.name)))
 
-    def _begin(self, source: Source, store: Store, interval_seconds: float) -> Recorder:
+    def _begin(self, source: Source, store: Store, interval_seconds: float, published: BesideSet) -> Recorder:
         with self._lock:
             recorder = Recorder(
                 source,
                 store,
                 interval_seconds=interval_seconds,
                 clock=self._clock,
-                beside=self._keeping.beside(source.address),
+                beside=(*self._keeping.beside(source.address), published),
             )
-            self._recorders[source.address] = recorder
+            self._recorders[source.address], self._published[source.address] = recorder, published
             recorder.start()
             return recorder
 
-    def watch(self, address: str, title: str = "") -> Recorder:
-        """The recorder of the engine at `address`, started if there is none.
+    def watch(self, address: str, title: str = "", *, endpoints: BesideEndpoints | None = None) -> Recorder:
+        """The recorder of the engine at `address`, started if there is none; `endpoints` are read beside it from now on.
 
-        Raises `PlanError` for an address that may not be read, `RecordingError` where nothing can be kept.
+        Raises `PlanError` for an address or endpoint that may not be read, `RecordingError` where nothing can be kept.
         """
         source = self._make_source(address)
+        beside = () if endpoints is None else open_beside(endpoints)
+        try:
+            recorder = self._recorder_of(source, title)
+            if endpoints is not None:
+                recorder.keep_about(ENDPOINTS_KEY, endpoints.to_text())
+        except (PlanError, RecordingError):
+            BesideSet(beside).close()
+            raise
+        if endpoints is not None:
+            self._published[recorder.address].replace(beside)
+        return recorder
+
+    def _recorder_of(self, source: Source, title: str) -> Recorder:
         with self._lock:
             if source.address in self._recorders:
                 return self._recorders[source.address]
@@ -126,7 +143,12 @@ class Monitor:
                 raise PlanError("address", source.address, text)
             about = About(source=source.address, interval_ms=round(self._keeping.interval_seconds * 1000), title=title)
             store = Store.create(self._free_path(source.address), about, self._keeping.retention)
-            return self._begin(source, store, self._keeping.interval_seconds)
+            return self._begin(source, store, self._keeping.interval_seconds, BesideSet())
+
+    def sayings_beside(self, address: str) -> tuple[str, ...]:
+        """What the probe and the KV events of an engine have to say, a sentence each; none where all is well."""
+        published = self._published.get(address)
+        return () if published is None else published.sayings()
 
     def _free_path(self, address: str) -> Path:
         stem = re.sub(r"[^A-Za-z0-9.]+", "-", address.partition("://")[2]).strip("-.")[:80] or "engine"
@@ -140,6 +162,7 @@ class Monitor:
         """End the recording of the engine at `address`; its file stays."""
         with self._lock:
             recorder = self._recorders.pop(address, None)
+            self._published.pop(address, None)
         if recorder is not None:
             recorder.stop(ended=True)
 
@@ -166,10 +189,20 @@ class Monitor:
         with self._lock:
             recorders = tuple(self._recorders.values())
             self._recorders.clear()
+            self._published.clear()
         for recorder in recorders:
             recorder.stop(wait_seconds=0)
         for recorder in recorders:
             recorder.stop()
+
+
+def _opened(endpoints: BesideEndpoints, name: str) -> tuple[Beside, ...]:
+    """What a recording that goes on had beside it, as far as that may still be read."""
+    try:
+        return open_beside(endpoints)
+    except PlanError as error:
+        _log.warning("recording %s goes on without its probe and KV events: %s", name, error.text)
+        return ()
 
 
 class _Process:
@@ -182,7 +215,7 @@ class _Process:
     def get(self) -> Monitor:
         with self._lock:
             if self._monitor is None:
-                self._monitor = Monitor()
+                self._monitor = Monitor(keeping=Keeping(beside=cards_beside))
             return self._monitor
 
     def stop(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import signal
 import threading
 import time
@@ -14,8 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO, TypeVar
 
+from live.beside import ENDPOINTS_KEY, BesideEndpoints, BesideSet, open_beside
 from live.http_source import http_source
 from live.monitor import Keeping
+from live.nvml_beside import cards_beside
 from live.recorder import Recorder
 from live.recording import Gap, Mark, Recording
 from live.recording_export import read_csv, write_csv, write_parquet
@@ -30,6 +33,7 @@ from planner.units import MIB
 
 _Parser = TypeVar("_Parser", bound=argparse.ArgumentParser)
 _LOOK_SECONDS = 0.2
+_NUMBERS = re.compile(r"\d+")  # a count of seconds makes no new line
 RECORD_COMMANDS = ("record", "replay", "convert")
 
 
@@ -43,6 +47,9 @@ def add_record_commands(commands: argparse._SubParsersAction[_Parser]) -> None:
     record.add_argument("--seconds", type=float, metavar="N", help="stop after N seconds (default: at Ctrl-C)")
     record.add_argument("--keep-days", type=float, default=7.0, metavar="N", help="drop what is older (default: 7)")
     record.add_argument("--largest-mib", type=int, default=512, metavar="N", help="drop the oldest (default: 512)")
+    record.add_argument("--probe", metavar="tcp://…", help="record the block tables that a probe publishes there")
+    record.add_argument("--kv-events", metavar="tcp://…", help="record the cached blocks that KV events tell of there")
+    record.add_argument("--replay", metavar="tcp://…", help="where missed KV events are asked for")
     replay = commands.add_parser("replay", help="play a recording, a line a tick")
     replay.add_argument("file", type=Path, metavar="FILE", help="the recording")
     replay.add_argument(
@@ -74,15 +81,21 @@ def _record(arguments: argparse.Namespace, errors: TextIO) -> int:
     retention = Retention(seconds=arguments.keep_days * 86_400, largest_bytes=arguments.largest_mib * MIB)
     keeping = Keeping(interval_seconds=arguments.interval, retention=retention)
     source = http_source(arguments.url)
+    endpoints = BesideEndpoints(probe=arguments.probe, kv_events=arguments.kv_events, kv_replay=arguments.replay)
+    beside = BesideSet(open_beside(endpoints))
     if arguments.append and arguments.out.exists():
         store = Store.resume(arguments.out, retention)
     else:
         about = About(source=source.address, interval_ms=round(keeping.interval_seconds * 1000))
         store = Store.create(arguments.out, about, retention)
-    recorder = Recorder(source, store, interval_seconds=keeping.interval_seconds)
+    if endpoints:
+        store.keep_about(ENDPOINTS_KEY, endpoints.to_text())
+    recorder = Recorder(
+        source, store, interval_seconds=keeping.interval_seconds, beside=(*cards_beside(source.address), beside)
+    )
     with _interrupts() as stop:
         recorder.start()
-        _tell(recorder, stop, arguments.seconds, errors)
+        _tell(recorder, beside, stop, arguments.seconds, errors)
     num_ticks = recorder.status().num_ticks
     recorder.stop(ended=True)
     errors.write(f"{arguments.out}: {num_ticks} ticks of {source.address}\n")
@@ -119,17 +132,18 @@ def _interrupts() -> Iterator[_Stop]:
             signal.signal(name, handler)
 
 
-def _tell(recorder: Recorder, stop: _Stop, seconds: float | None, errors: TextIO) -> None:
+def _tell(recorder: Recorder, beside: BesideSet, stop: _Stop, seconds: float | None, errors: TextIO) -> None:
     """Write each change of state until it is time to stop."""
     end = time.monotonic() + seconds if seconds is not None else float("inf")
     said = ""
     while not stop.is_asked and time.monotonic() < end:
         status = recorder.status()
-        line = status.storage_text or status.text or f"recording {status.address}"
-        if line != said:
+        line = " ".join([status.storage_text or status.text or f"recording {status.address}", *beside.sayings()])
+        without_numbers = _NUMBERS.sub("", line)
+        if without_numbers != said:
             errors.write(f"{_clock_time(status.time_ms)} {status.state}: {line}\n")
             errors.flush()
-            said = line
+            said = without_numbers
         time.sleep(min(_LOOK_SECONDS, max(0.0, end - time.monotonic())))
 
 

@@ -259,6 +259,11 @@ class Recorder:
         with self._store_lock:
             self._store.mark(self.now_ms(), kind, text)
 
+    def keep_about(self, key: str, value: str) -> None:
+        """Keep a setting with the recording; `RecordingError` where it cannot be kept."""
+        with self._store_lock:
+            self._store.keep_about(key, value)
+
     @property
     def alert_rules(self) -> tuple[AlertRule, ...]:
         """The limits that this engine is held to."""
