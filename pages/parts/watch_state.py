@@ -19,13 +19,15 @@ from live.recorder import Recorder
 from live.recording import Recording
 from live.recording_schema import RecordingError
 from live.recording_upload import open_upload
-from live.replay import Replay
+from live.replay import End, Replay
 from pages.parts import state
 from planner.facts import PlanError
 from planner.model_catalog import catalogue_ids
 
 FIRST_ADDRESS = "http://localhost:8000"
 FIRST_SPEED = 10
+FIRST_PLAY_SPEED = 2
+_FIRST_PLAY_BEGINS_MS = 15_000  # into the packaged session: what came before is drawn at once
 MOST_LISTED = 200
 _NVML_SECONDS = 5.0
 
@@ -57,6 +59,26 @@ def start_page() -> None:
     """Fill the form once a session, and keep it while other pages are open."""
     for field, first in (("address", FIRST_ADDRESS), ("speed", FIRST_SPEED), ("minutes", 15), ("is_paused", False)):
         keep(field, first if value(field) is None else value(field))
+    _first_play()
+
+
+def _first_play() -> None:
+    """Let the project's recorded session play, once a session and only where nothing is watched."""
+    is_first, packaged = value("was_opened") is None, packaged_recordings()
+    keep("was_opened", True)
+    if not is_first or not packaged or replay() is not None or shown_recorder() is not None:
+        return
+    keep("speed", FIRST_PLAY_SPEED)
+    _trying(lambda: _begin_replay(Recording.open(packaged[0]), at_end="loop"))
+    begun = replay()
+    if begun is not None:
+        begun.seek(begun.start_ms + _FIRST_PLAY_BEGINS_MS)
+        keep("is_first_play", True)
+
+
+def is_first_play() -> bool:
+    """Whether what plays was begun by the page itself, for a reader who has chosen nothing."""
+    return bool(value("is_first_play")) and replay() is not None
 
 
 def problem() -> str | None:
@@ -87,7 +109,7 @@ def watch_typed() -> None:
 
 
 def watch(address: str) -> None:
-    """Record the engine at `address` and show it."""
+    """Record the engine at `address` and show it in place of what plays."""
 
     def begin() -> None:
         show_engine(monitor().watch(address).address)
@@ -126,10 +148,12 @@ def mark(recorder: Recorder) -> None:
 
 
 def find_engines() -> None:
-    """Look for vLLM servers on this machine; for a callback."""
+    """Look for vLLM servers on this machine, and watch the only one; for a callback."""
     own = st.get_option("server.port")
     found = local_engines.find_local_engines(own_ports=() if own is None else (int(own),))
     keep("found", tuple(_found(server.shown, reading.snapshot) for server, reading in found))
+    if len(found) == 1:
+        watch(found[0][0].shown)
 
 
 def _found(address: str, snapshot: Any) -> Found:  # an EngineSnapshot, or None
@@ -169,6 +193,7 @@ def close_replay() -> None:
     if held is not None:
         held.recording.close()
     keep("replay", None)
+    keep("is_first_play", False)
 
 
 def play_chosen() -> None:
@@ -188,9 +213,9 @@ def play_upload(content: BinaryIO, file_name: str) -> None:
     _trying(lambda: _begin_replay(open_upload(content, file_name)))
 
 
-def _begin_replay(recording: Recording) -> None:
+def _begin_replay(recording: Recording, at_end: End = "stop") -> None:
     try:
-        begun = Replay(recording, speed=float(value("speed") or FIRST_SPEED))
+        begun = Replay(recording, speed=float(value("speed") or FIRST_SPEED), at_end=at_end)
     except (RecordingError, PlanError):
         recording.close()
         raise
