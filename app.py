@@ -1,4 +1,4 @@
-"""Starts and stops the process: the Streamlit application, its health route, the recorders and a timed garbage collection."""
+"""Starts and stops the process: the Streamlit application, its health route, the recorders, the demo engine and a timed garbage collection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from live.monitor import start_process_monitor, stop_process_monitor
+from live.engine.demo_session import end_forgotten_demos, stop_process_demo
+from live.monitor import process_monitor, start_process_monitor, stop_process_monitor
 
 COLLECTION_INTERVAL_SECONDS = 60.0
 
@@ -55,17 +56,27 @@ async def _collect_garbage() -> None:
         await asyncio.to_thread(gc.collect)
 
 
+def _start() -> None:
+    start_process_monitor()
+    end_forgotten_demos(process_monitor())
+
+
+def _stop() -> None:
+    stop_process_demo()  # first: its recording ends with it
+    stop_process_monitor()
+
+
 @contextlib.asynccontextmanager
 async def _lifespan(_app: st.App) -> AsyncIterator[None]:
     task = asyncio.create_task(_collect_garbage())
-    await asyncio.to_thread(start_process_monitor)
+    await asyncio.to_thread(_start)
     try:
         yield
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        await asyncio.to_thread(stop_process_monitor)
+        await asyncio.to_thread(_stop)
 
 
 async def _healthz(_request: Request) -> PlainTextResponse:

@@ -33,9 +33,10 @@ from planner.facts import PlanError
 
 START_SECONDS = 300.0
 _LOOK_SECONDS = 0.25
-_QUIET_SECONDS = 4.0  # recorded before and after the load
+QUIET_SECONDS = 4.0  # recorded before and after the load
 REQUESTS_NAME = "requests.jsonl"
 LOAD_MARK = "Load begins:"  # how a recording's mark starts at the moment from which arrivals count
+DEMO_TITLE = f"Demo engine, vLLM {VLLM_RELEASE}"  # of its recordings
 
 DemoState = Literal["absent", "stopped", "starting", "ready", "failed"]
 LoadState = Literal["none", "running", "done"]
@@ -217,9 +218,7 @@ def _say(text: str) -> None:
 def recording(ports: DemoPorts, path: Path, interval_seconds: float = 0.5) -> Iterator[Recorder]:
     """A recorder of the demo engine's metrics and of the probe's frames, into a new file at `path`."""
     source = http_source(ports.address)
-    about = About(
-        source=source.address, interval_ms=int(interval_seconds * 1000), title=f"Demo engine, vLLM {VLLM_RELEASE}"
-    )
+    about = About(source=source.address, interval_ms=int(interval_seconds * 1000), title=DEMO_TITLE)
     store = Store.create(path, about)
     beside = (ProbeBeside(ports.probe_endpoint),)
     recorder = Recorder(source, store, interval_seconds=interval_seconds, beside=beside)
@@ -230,18 +229,25 @@ def recording(ports: DemoPorts, path: Path, interval_seconds: float = 0.5) -> It
         recorder.stop(ended=True)
 
 
+def begin_load(engine: DemoEngine, name: str, recorder: Recorder | None) -> DemoStatus:
+    """The status after the named load began, which is marked in the recording; raises `PlanError` as `run_load` does."""
+    status = engine.run_load(name)
+    if recorder is not None:
+        recorder.mark(f"{LOAD_MARK} {name}: {TITLES[name]}.")
+    return status
+
+
 def _run_load(arguments: argparse.Namespace, engine: DemoEngine, recorder: Recorder | None) -> None:
     if recorder is not None:
-        time.sleep(_QUIET_SECONDS)
-        recorder.mark(f"{LOAD_MARK} {arguments.load}: {TITLES[arguments.load]}.")
-    status = engine.run_load(arguments.load)
+        time.sleep(QUIET_SECONDS)
+    status = begin_load(engine, arguments.load, recorder)
     _say(
         f"{TITLES[arguments.load]}: {len(status.load.requests) if status.load else 0} requests, {status.requests_path}"
     )
     status = wait_until(engine, lambda status: status.load_state == "done", arguments.seconds)
     done = sum(answer.num_output_tokens is not None for answer in status.answered)
     if recorder is not None:
-        time.sleep(_QUIET_SECONDS)
+        time.sleep(QUIET_SECONDS)
     _say(f"{done} of {len(status.answered)} requests were answered.")
 
 
