@@ -14,7 +14,16 @@ from live.recording import Window
 from live.recording_schema import RecordingError
 from live.samples import EngineSample
 from live.watched import OK, PAUSED, Watched, WatchStatus
-from pages.parts import state, watch_charts, watch_prediction, watch_sources, watch_state, watch_words, words
+from pages.parts import (
+    state,
+    watch_blocks,
+    watch_charts,
+    watch_prediction,
+    watch_sources,
+    watch_state,
+    watch_words,
+    words,
+)
 from pages.parts.watch_evidence import EVIDENCE_SECONDS, Evidence, Verdict, evidence, verdict, watched_names
 from pages.parts.watch_prediction import ExpectedUse, HeldTokens
 from pages.parts.watch_state import key
@@ -24,7 +33,7 @@ from planner.facts import PlanError
 from planner.request import PlanRequest
 
 SPANS = {5: "5 min", 15: "15 min", 60: "1 h", 360: "6 h", 1440: "24 h"}
-NOW_SECONDS, CHARTS_SECONDS, PLAN_SECONDS = 1.0, 2.0, 5.0
+NOW_SECONDS, CHARTS_SECONDS, BLOCKS_SECONDS, PLAN_SECONDS = 1.0, 2.0, 2.0, 5.0
 _MOST_POINTS = 900
 _QUIET_CHART = {"displayModeBar": False, "scrollZoom": False}
 _VERDICTS = {
@@ -64,6 +73,7 @@ def draw(watched: Watched, interval_ms: int) -> None:
         st.selectbox("Time shown", tuple(SPANS), key=key("minutes"), format_func=SPANS.__getitem__, width=120)
         st.toggle("Hold still", key=key("is_paused"), help="Stops redrawing. The recording goes on.")
     _repeat(lambda: _charts(watched, interval_ms), "charts", None if is_still else CHARTS_SECONDS)
+    _repeat(lambda: _blocks(watched), "blocks", None if is_still else BLOCKS_SECONDS)
     _repeat(lambda: _beside_plan(watched), "plan", None if is_still else PLAN_SECONDS)
 
 
@@ -77,11 +87,17 @@ def _repeat(show: Callable[[], None], name: str, seconds: float | None) -> None:
     st.fragment(guarded, run_every=seconds, key=key(f"part_{name}"))()
 
 
-def _seen(watched: Watched, status: WatchStatus) -> Seen | None:
+def _sample(status: WatchStatus) -> EngineSample | None:
+    """The engine that is looked at, of those that one server has."""
     if status.snapshot is None or not status.snapshot.engines:
         return None
-    place = min(watch_state.value("engine") or 0, len(status.snapshot.engines) - 1)
-    sample = status.snapshot.engines[place]
+    return status.snapshot.engines[min(watch_state.value("engine") or 0, len(status.snapshot.engines) - 1)]
+
+
+def _seen(watched: Watched, status: WatchStatus) -> Seen | None:
+    sample = _sample(status)
+    if sample is None or status.snapshot is None:
+        return None
     seen = evidence(watched.window(watched_names(sample.identity), EVIDENCE_SECONDS), sample.identity)
     answered = watch_state.plan_answer()
     names = [each.root or "" for each in status.snapshot.models]
@@ -263,6 +279,16 @@ def _events(stage: watch_charts.Stage) -> None:
     with st.expander(f"Marks and gaps ({len(lines)})", key=key("events")):
         for time_ms, text in sorted(lines, reverse=True)[:50]:
             st.markdown(watch_words.sentence(f"{watch_words.clock(time_ms)} · {text}"))
+
+
+# -- blocks -----------------------------------------------------------------------------------------------------------
+
+
+def _blocks(watched: Watched) -> None:
+    status = watched.status()
+    sample = _sample(status)
+    if sample is not None:
+        watch_blocks.blocks(getattr(watched, "recording", None), status, sample)
 
 
 # -- beside the plan --------------------------------------------------------------------------------------------------
