@@ -13,6 +13,7 @@ from planner import overhead_constants as constants
 from planner.defaults import Resolved
 from planner.encoder_activation import EncoderPeak, encoder_peak
 from planner.facts import Basis, Estimate
+from planner.gpu_catalog import GpuFacts
 from planner.inventory import Experts, Linear, ModelFacts
 from planner.parallel import layer_ranges
 from planner.units import GIB, MIB
@@ -164,13 +165,12 @@ def cublas_bytes(resolved: Resolved) -> int:
 def _triton_buffer_bytes(model: ModelFacts, resolved: Resolved) -> int:
     """Triton's top-k/top-p buffer: one fp32 row of the vocabulary a multiprocessor (0.17 to 0.20; then FlashInfer)."""
     is_used = resolved.era is Era.V017_020 and resolved.runner == "v1" and sampled_rows(resolved) >= 8
-    return num_sms(resolved) * model.vocab_size * 4 if is_used else 0
+    return num_sms(resolved.gpu) * model.vocab_size * 4 if is_used else 0
 
 
-def num_sms(resolved: Resolved) -> int:
+def num_sms(gpu: GpuFacts) -> int:
     """The card's streaming multiprocessors, or a typical count for a card that is not listed."""
-    name = resolved.gpu.name
-    found = next((count for key, count in constants.NUM_SMS.items() if key in name), None)
+    found = next((count for key, count in constants.NUM_SMS.items() if key in gpu.name), None)
     return found if found is not None else constants.TYPICAL_NUM_SMS
 
 
