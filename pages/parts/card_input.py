@@ -6,6 +6,8 @@ import streamlit as st
 
 from live.nvml import DetectedGpu, NvmlState, detect
 from pages.parts import form, problems, state, words
+from pages.parts.language import t
+from pages.parts.said import said
 from pages.parts.state import key
 from planner.facts import PlanError
 from planner.gpu_catalog import GpuFacts, find_gpu, gpu_names
@@ -15,12 +17,12 @@ from planner.units import GIB
 def card_input(problem: PlanError | None) -> None:
     """Draw the choice of the card, its memory and what others hold of it."""
     names = [*gpu_names(), form.CUSTOM_CARD]
-    chosen = st.selectbox("Card", names, key=key("gpu"), persist_state="session")
+    chosen = st.selectbox(t("Card"), names, key=key("gpu"), format_func=said, persist_state="session")
     problems.say(problem, "gpu")
     _memory(None if chosen in {None, form.CUSTOM_CARD} else find_gpu(chosen))
     problems.say(problem, "gpu_memory_gib", "gpu_memory_bytes", "other_processes_bytes")
     st.button(
-        "Detect this machine's card", key=key("detect"), icon=":material/search:", on_click=_detect, width="stretch"
+        t("Detect this machine's card"), key=key("detect"), icon=":material/search:", on_click=_detect, width="stretch"
     )
     if state.value("detected"):
         st.caption(state.value("detected"))
@@ -29,32 +31,35 @@ def card_input(problem: PlanError | None) -> None:
 def _memory(known: GpuFacts | None) -> None:
     left, right = st.columns(2)
     left.number_input(
-        "Memory, GiB",
+        t("Memory, GiB"),
         min_value=0.0,
         step=1.0,
         format="%.2f",
         key=key("gpu_memory_gib"),
         value=None,
-        placeholder="required" if known is None else words.three_digits(known.total.best_bytes / GIB),
+        placeholder=t("required") if known is None else words.three_digits(known.total.best_bytes / GIB),
         help=_memory_help(known),
         persist_state="session",
     )
     right.number_input(
-        "Others hold, GiB",
+        t("Others hold, GiB"),
         min_value=0.0,
         step=0.5,
         format="%.2f",
         key=key("other_processes_gib"),
         value=None,
         placeholder="0",
-        help="What other processes hold on each card before vLLM starts.",
+        help=t("What other processes hold on each card before vLLM starts."),
         persist_state="session",
     )
 
 
 def _memory_help(known: GpuFacts | None) -> str:
-    meaning = r"The card's total as CUDA reports it, the base of gpu\_memory\_utilization."
-    return meaning if known is None else f"{meaning} Empty: the catalogue's.  \n{words.estimate_help(known.total)}"
+    meaning = t("The card's total as CUDA reports it, the base of gpu\\_memory\\_utilization.")
+    if known is None:
+        return meaning
+    empty = t("Empty: the catalogue's.")
+    return f"{meaning} {empty}  \n{words.estimate_help(known.total)}"
 
 
 def _detect() -> None:
@@ -64,12 +69,18 @@ def _detect() -> None:
 
 def _fill_from(found: NvmlState) -> str:
     if not found.gpus:
-        return found.remedy
+        return said(found.remedy)
     first = found.gpus[0]
     known = _choose_card(first)
     held_bytes = max(_held_bytes(gpu) for gpu in found.gpus)
     state.keep("other_processes_gib", held_bytes / GIB or None)
-    return f"Found {len(found.gpus)} × {first.name}, {words.gib(held_bytes)} held by others.{known}"
+    return t(
+        "Found {gpus} × {name}, {held_bytes} held by others.{known}",
+        gpus=len(found.gpus),
+        name=first.name,
+        held_bytes=words.gib(held_bytes),
+        known=known,
+    )
 
 
 def _choose_card(gpu: DetectedGpu) -> str:
@@ -79,7 +90,7 @@ def _choose_card(gpu: DetectedGpu) -> str:
     except PlanError:
         state.keep("gpu", form.CUSTOM_CARD)
         state.keep("gpu_memory_gib", (gpu.total_bytes - (gpu.reserved_bytes or 0)) / GIB)
-        return " It is not in the catalogue: the driver's total is used."
+        return t(" It is not in the catalogue: the driver's total is used.")
     return ""
 
 

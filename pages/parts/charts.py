@@ -15,6 +15,8 @@ import numpy as np
 import plotly.graph_objects as go  # type: ignore[import-untyped]  # plotly ships no types
 
 from pages.parts import words
+from pages.parts.language import t
+from pages.parts.said import said
 from planner.answer import BudgetLine, Plan, RankPlan
 from planner.sweep import SweepSlice
 from planner.units import GIB
@@ -42,9 +44,9 @@ def budget_waterfall(rank: RankPlan) -> go.Figure:
     starts = _starts(lines)
     figure = go.Figure([_waterfall_trace(index, lines, starts) for index in range(words.NUM_COLOURS)])
     total_gib = _total_bytes(lines) / GIB
-    _mark(figure, total_gib, f"card {words.gib(_total_bytes(lines))}", "right")
+    _mark(figure, total_gib, t("card {size}", size=words.gib(_total_bytes(lines))), "right")
     budget_bytes = _budget_bytes(lines)
-    _mark(figure, budget_bytes / GIB, f"vLLM's share {words.gib(budget_bytes)}", "left")
+    _mark(figure, budget_bytes / GIB, t("vLLM's share {size}", size=words.gib(budget_bytes)), "left")
     figure.update_yaxes(
         categoryorder="array",
         categoryarray=[_row_label(line) for line in reversed(lines)],
@@ -72,9 +74,9 @@ def length_curves(slices: Sequence[SweepSlice], length_tokens: int) -> go.Figure
     """How many requests run at once by their length, a line a variant; broken off where a request no longer fits."""
     figure = go.Figure([_curve(place, part) for place, part in enumerate(slices) if part.refusal is None])
     figure.add_vline(x=length_tokens, line_width=1.5, line_color=_INK, line_dash="dot")
-    figure.update_xaxes(type="log", title="Tokens of each request", fixedrange=True, tickvals=_TICKS)
+    figure.update_xaxes(type="log", title=t("Tokens of each request"), fixedrange=True, tickvals=_TICKS)
     figure.update_xaxes(ticktext=[f"{tick // 1024}K" if tick < 2**20 else "1M" for tick in _TICKS])
-    figure.update_yaxes(type="log", title="Requests at once", fixedrange=True, automargin=True)
+    figure.update_yaxes(type="log", title=t("Requests at once"), fixedrange=True, automargin=True)
     figure.update_yaxes(tickvals=_COUNTS, ticktext=[f"{number:,}" for number in _COUNTS])
     figure.update_layout(
         height=340,
@@ -91,12 +93,17 @@ def length_alt(slices: Sequence[SweepSlice]) -> str:
     """What the curves show, in one sentence a line."""
     told = [part for part in slices if part.refusal is None and part.max_concurrency.size]
     sentences = [
-        f"{variant_label(part)}: {words.concurrency(float(part.max_concurrency[0, 0]))} at "
-        f"{words.count(part.max_model_lens[0])} tokens, {words.concurrency(float(part.max_concurrency[0, -1]))} at "
-        f"{words.count(part.max_model_lens[-1])}"
+        t(
+            "{variant}: {at_first} at {first} tokens, {at_last} at {last}",
+            variant=variant_label(part),
+            at_first=words.concurrency(float(part.max_concurrency[0, 0])),
+            first=words.count(part.max_model_lens[0]),
+            at_last=words.concurrency(float(part.max_concurrency[0, -1])),
+            last=words.count(part.max_model_lens[-1]),
+        )
         for part in told
     ]
-    return f"Requests at once by length. {'; '.join(sentences)}."
+    return t("Requests at once by length. {sentences}.", sentences="; ".join(sentences))
 
 
 def variant_label(part: SweepSlice) -> str:
@@ -109,20 +116,35 @@ def budget_alt(rank: RankPlan) -> str:
     lines = ordered_lines(rank)
     parts = "; ".join(f"{words.line_title(line)} ({words.band(line.estimate)})" for line in lines)
     pool = rank.kv_pool.best_bytes
-    finding = f"{words.gib(pool)} are left for the KV cache" if pool >= 0 else f"{words.gib(-pool)} are missing"
-    return f"Of a card of {words.gib(_total_bytes(lines))}, {finding}. Parts: {parts}."
+    finding = (
+        t("{size} are left for the KV cache", size=words.gib(pool))
+        if pool >= 0
+        else t("{size} are missing", size=words.gib(-pool))
+    )
+    return t(
+        "Of a card of {size}, {finding}. Parts: {parts}.",
+        size=words.gib(_total_bytes(lines)),
+        finding=finding,
+        parts=parts,
+    )
 
 
 def ranks_alt(plan: Plan) -> str:
     """What the bars of all stages show, in one sentence."""
     pools = "; ".join(f"stage {rank.pp_rank} {words.gib(rank.kv_pool.best_bytes)}" for rank in plan.ranks)
-    return f"Pipeline stage {plan.bounding_rank} bounds the KV cache pool. Pools: {pools}."
+    return t(
+        "Pipeline stage {bounding_rank} bounds the KV cache pool. Pools: {pools}.",
+        bounding_rank=plan.bounding_rank,
+        pools=pools,
+    )
 
 
 def rank_label(plan: Plan, rank: RankPlan) -> str:
     """What a pipeline stage is called on the axis."""
-    bound = "<br>sets the pool" if rank.pp_rank == plan.bounding_rank else ""
-    return f"Stage {rank.pp_rank} · {rank.num_layers} layers{bound}"
+    bound = f"<br>{t('sets the pool')}" if rank.pp_rank == plan.bounding_rank else ""
+    return t(
+        "Stage {pp_rank} · {num_layers} layers{bound}", pp_rank=rank.pp_rank, num_layers=rank.num_layers, bound=bound
+    )
 
 
 def hover_text(line: BudgetLine) -> str:
@@ -131,10 +153,10 @@ def hover_text(line: BudgetLine) -> str:
     rows = [f"<b>{html.escape(words.line_title(line))}</b>", words.exact_bytes(estimate.best_bytes)]
     if estimate.low_bytes != estimate.high_bytes:
         low, high = words.exact_bytes(estimate.low_bytes), words.exact_bytes(estimate.high_bytes)
-        rows.append(f"90 % between {low}<br>and {high}")
+        rows.append(t("90 % between {low_bytes} and {high_bytes}", low_bytes=f"{low}<br>", high_bytes=high))
     rows.extend(_wrapped(part_meaning) for part_meaning in [words.part_words(line.name).meaning] if part_meaning)
     if estimate.formula:
-        rows.append(_wrapped(f"= {estimate.formula}"))
+        rows.append(_wrapped(f"= {said(estimate.formula)}"))
     rows.append(_wrapped(words.basis(estimate.basis).capitalize()))
     return "<br>".join(rows)
 
@@ -225,7 +247,7 @@ def _curve(place: int, part: SweepSlice) -> go.Scatter:
         name=variant_label(part),
         mode="lines",
         line={"width": 2.5, "dash": _DASHES[place % len(_DASHES)]},
-        hovertemplate="%{y:.3s} at once",
+        hovertemplate=f"%{{y:.3s}} {t('at once')}",
     )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pages.parts.language import mark
+
 Kind = Literal["integer", "number", "choice", "switch", "text"]
 
 
@@ -48,7 +50,7 @@ MAIN_FIELDS = (
         name="tensor_parallel_size",
         kind="integer",
         least=1,
-        meaning="Cards that share each layer. Weights and KV cache are divided between them.",
+        meaning=mark("Cards that share each layer. Weights and KV cache are divided between them."),
     ),
     FlagField(
         name="gpu_memory_utilization",
@@ -56,218 +58,220 @@ MAIN_FIELDS = (
         least=0.01,
         most=1.0,
         step=0.01,
-        meaning="The part of the card's CUDA total that vLLM may fill.",
+        meaning=mark("The part of the card's CUDA total that vLLM may fill."),
     ),
     FlagField(
         name="max_model_len",
         kind="text",
-        meaning="The longest request, prompt and answer together, in tokens: 32768, 32k, 32K or auto.",
+        meaning=mark("The longest request, prompt and answer together, in tokens: 32768, 32k, 32K or auto."),
     ),
     FlagField(
         name="max_num_seqs",
         kind="integer",
         least=1,
-        meaning="The most requests in one step. Sets the captured graphs and part of the activation peak.",
+        meaning=mark("The most requests in one step. Sets the captured graphs and part of the activation peak."),
     ),
     FlagField(
         name="kv_cache_dtype",
         kind="choice",
         options=_KV_DTYPES,
-        meaning="How keys and values are stored. fp8 halves what bfloat16 takes.",
+        meaning=mark("How keys and values are stored. fp8 halves what bfloat16 takes."),
     ),
 )
 
 GROUPS = (
     FieldGroup(
-        title="Parallelism",
+        title=mark("Parallelism"),
         icon=":material/hub:",
         fields=(
             FlagField(
                 name="pipeline_parallel_size",
                 kind="integer",
                 least=1,
-                meaning="Stages of layers, one after the other, each on its own cards.",
+                meaning=mark("Stages of layers, one after the other, each on its own cards."),
             ),
             FlagField(
                 name="data_parallel_size",
                 kind="integer",
                 least=1,
-                meaning="Whole copies of the engine; each has its own KV cache.",
+                meaning=mark("Whole copies of the engine; each has its own KV cache."),
             ),
             FlagField(
                 name="enable_expert_parallel",
                 kind="switch",
-                meaning="Deal whole experts to cards instead of cutting each of them.",
+                meaning=mark("Deal whole experts to cards instead of cutting each of them."),
             ),
             FlagField(
                 name="decode_context_parallel_size",
                 kind="integer",
                 least=1,
-                meaning="Cards of one TP group that share a request's KV cache along its tokens.",
+                meaning=mark("Cards of one TP group that share a request's KV cache along its tokens."),
             ),
         ),
     ),
     FieldGroup(
-        title="Memory",
+        title=mark("Memory"),
         icon=":material/memory:",
         fields=(
             FlagField(
                 name="kv_cache_memory_bytes",
                 kind="text",
-                meaning="The pool's size per card, given outright; utilization is then ignored. Suffixes k, m, g (decimal) and K, M, G (binary).",
+                meaning=mark(
+                    "The pool's size per card, given outright; utilization is then ignored. Suffixes k, m, g (decimal) and K, M, G (binary)."
+                ),
             ),
             FlagField(
                 name="num_gpu_blocks_override",
                 kind="integer",
                 least=1,
-                meaning="The number of blocks, whatever the memory would allow.",
+                meaning=mark("The number of blocks, whatever the memory would allow."),
             ),
             FlagField(
                 name="cpu_offload_gb",
                 kind="number",
                 step=1.0,
-                meaning="GiB of weights per card that stay in the host's memory.",
+                meaning=mark("GiB of weights per card that stay in the host's memory."),
             ),
             FlagField(
                 name="kv_offloading_size",
                 kind="number",
                 step=1.0,
-                meaning="GiB of host memory for KV blocks, over all TP ranks.",
+                meaning=mark("GiB of host memory for KV blocks, over all TP ranks."),
             ),
             FlagField(
                 name="swap_space",
                 kind="number",
                 step=1.0,
-                meaning="GiB of host memory per card for swapped requests (V0 only).",
+                meaning=mark("GiB of host memory per card for swapped requests (V0 only)."),
             ),
         ),
     ),
     FieldGroup(
-        title="Lengths and batching",
+        title=mark("Lengths and batching"),
         icon=":material/straighten:",
         fields=(
             FlagField(
                 name="max_num_batched_tokens",
                 kind="integer",
                 least=1,
-                meaning="The most tokens in one step. Drives the activation peak.",
+                meaning=mark("The most tokens in one step. Drives the activation peak."),
             ),
             FlagField(
                 name="enable_chunked_prefill",
                 kind="switch",
-                meaning="Cut long prompts into steps instead of running each in one.",
+                meaning=mark("Cut long prompts into steps instead of running each in one."),
             ),
             FlagField(
                 name="async_scheduling",
                 kind="switch",
-                meaning="Prepare the next step while the last one runs. Sliding windows then keep more tokens.",
+                meaning=mark("Prepare the next step while the last one runs. Sliding windows then keep more tokens."),
             ),
             FlagField(
                 name="performance_mode",
                 kind="choice",
                 options=("balanced", "interactivity", "throughput"),
-                meaning="A preset that changes batch limits and captured graph sizes.",
+                meaning=mark("A preset that changes batch limits and captured graph sizes."),
             ),
         ),
     ),
     FieldGroup(
-        title="KV cache",
+        title=mark("KV cache"),
         icon=":material/grid_view:",
         fields=(
-            FlagField(name="block_size", kind="integer", least=1, meaning="Tokens in one block."),
+            FlagField(name="block_size", kind="integer", least=1, meaning=mark("Tokens in one block.")),
             FlagField(
                 name="enable_prefix_caching",
                 kind="switch",
-                meaning="Keep blocks of finished requests for prompts that begin alike.",
+                meaning=mark("Keep blocks of finished requests for prompts that begin alike."),
             ),
             FlagField(
                 name="disable_hybrid_kv_cache_manager",
                 kind="switch",
-                meaning="Treat sliding-window layers as full ones; they then cost the full length.",
+                meaning=mark("Treat sliding-window layers as full ones; they then cost the full length."),
             ),
             FlagField(
                 name="disable_sliding_window",
                 kind="switch",
-                meaning="Cap the length at the window instead of using the window.",
+                meaning=mark("Cap the length at the window instead of using the window."),
             ),
             FlagField(
                 name="mamba_cache_mode",
                 kind="choice",
                 options=("none", "align", "all"),
-                meaning="What of the recurrent state is kept for prefix caching.",
+                meaning=mark("What of the recurrent state is kept for prefix caching."),
             ),
             FlagField(
                 name="mamba_cache_dtype",
                 kind="choice",
                 options=("auto", "float32", "float16", "bfloat16"),
-                meaning="How the convolution state of recurrent layers is stored.",
+                meaning=mark("How the convolution state of recurrent layers is stored."),
             ),
             FlagField(
                 name="mamba_ssm_cache_dtype",
                 kind="choice",
                 options=("auto", "float32", "float16", "bfloat16"),
-                meaning="How the recurrent state itself is stored.",
+                meaning=mark("How the recurrent state itself is stored."),
             ),
         ),
     ),
     FieldGroup(
-        title="Weights and number format",
+        title=mark("Weights and number format"),
         icon=":material/scale:",
         fields=(
             FlagField(
                 name="dtype",
                 kind="choice",
                 options=("auto", "bfloat16", "float16", "float32"),
-                meaning="The format computed in; auto takes the checkpoint's.",
+                meaning=mark("The format computed in; auto takes the checkpoint's."),
             ),
             FlagField(
                 name="quantization",
                 kind="choice",
                 options=_QUANTIZATIONS,
-                meaning="How weights are stored. Empty takes the checkpoint's; fp8 quantises while loading.",
+                meaning=mark("How weights are stored. Empty takes the checkpoint's; fp8 quantises while loading."),
             ),
             FlagField(
                 name="language_model_only",
                 kind="switch",
-                meaning="Leave the image, audio and video encoders out.",
+                meaning=mark("Leave the image, audio and video encoders out."),
             ),
             FlagField(
                 name="limit_mm_per_prompt",
                 kind="text",
-                meaning="Items of each kind in one prompt: image=2, video=0.",
+                meaning=mark("Items of each kind in one prompt: image=2, video=0."),
             ),
             FlagField(
                 name="skip_mm_profiling",
                 kind="switch",
-                meaning="Leave the encoders' activation out of the budget.",
+                meaning=mark("Leave the encoders' activation out of the budget."),
             ),
         ),
     ),
     FieldGroup(
-        title="Graphs and execution",
+        title=mark("Graphs and execution"),
         icon=":material/bolt:",
         fields=(
             FlagField(
                 name="enforce_eager",
                 kind="switch",
-                meaning="No compilation and no CUDA graphs: slower, and their memory is left for the cache.",
+                meaning=mark("No compilation and no CUDA graphs: slower, and their memory is left for the cache."),
             ),
             FlagField(
                 name="cudagraph_mode",
                 kind="choice",
                 options=("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"),
-                meaning="Which graphs are captured.",
+                meaning=mark("Which graphs are captured."),
             ),
             FlagField(
                 name="max_cudagraph_capture_size",
                 kind="integer",
                 least=1,
-                meaning="The largest batch that gets a graph.",
+                meaning=mark("The largest batch that gets a graph."),
             ),
             FlagField(
                 name="cudagraph_capture_sizes",
                 kind="text",
-                meaning="The batch sizes to capture, one after the other: 1 2 4 8.",
+                meaning=mark("The batch sizes to capture, one after the other: 1 2 4 8."),
             ),
             FlagField(
                 name="moe_backend",
@@ -282,7 +286,7 @@ GROUPS = (
                     "marlin",
                     "aiter",
                 ),
-                meaning="The kernels of routed experts; some pad or copy their weights.",
+                meaning=mark("The kernels of routed experts; some pad or copy their weights."),
             ),
             FlagField(
                 name="attention_backend",
@@ -296,7 +300,7 @@ GROUPS = (
                     "CUTLASS_MLA",
                     "FLEX_ATTENTION",
                 ),
-                meaning="The attention kernels; some fix the block size.",
+                meaning=mark("The attention kernels; some fix the block size."),
             ),
         ),
     ),
@@ -304,13 +308,13 @@ GROUPS = (
         title="LoRA",
         icon=":material/layers:",
         fields=(
-            FlagField(name="enable_lora", kind="switch", meaning="Reserve room for adapters beside the weights."),
-            FlagField(name="max_loras", kind="integer", least=1, meaning="Adapters in one batch."),
-            FlagField(name="max_lora_rank", kind="integer", least=1, meaning="The largest rank of an adapter."),
+            FlagField(name="enable_lora", kind="switch", meaning=mark("Reserve room for adapters beside the weights.")),
+            FlagField(name="max_loras", kind="integer", least=1, meaning=mark("Adapters in one batch.")),
+            FlagField(name="max_lora_rank", kind="integer", least=1, meaning=mark("The largest rank of an adapter.")),
             FlagField(
                 name="fully_sharded_loras",
                 kind="switch",
-                meaning="Divide both halves of each adapter between the cards.",
+                meaning=mark("Divide both halves of each adapter between the cards."),
             ),
         ),
     ),
@@ -322,24 +326,24 @@ SPECULATIVE_FIELDS = (
         name="method",
         kind="choice",
         options=("ngram", "eagle", "eagle3", "mtp", "draft_model", "dflash"),
-        meaning="How tokens are guessed ahead. Empty: no speculative decoding.",
+        meaning=mark("How tokens are guessed ahead. Empty: no speculative decoding."),
     ),
     FlagField(
         name="num_speculative_tokens",
         kind="integer",
         least=1,
-        meaning="Tokens guessed in each step.",
+        meaning=mark("Tokens guessed in each step."),
     ),
     FlagField(
         name="model",
         kind="text",
-        meaning="The draft model or EAGLE head. MTP and ngram need none.",
+        meaning=mark("The draft model or EAGLE head. MTP and ngram need none."),
     ),
     FlagField(
         name="draft_tensor_parallel_size",
         kind="integer",
         least=1,
-        meaning="Cards that share the draft model.",
+        meaning=mark("Cards that share the draft model."),
     ),
 )
 

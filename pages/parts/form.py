@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 from pages.parts.fields import ALL_FIELDS, SPECULATIVE_FIELDS, FlagField
+from pages.parts.language import mark, t
 from planner.facts import PlanError
 from planner.gpu_catalog import find_gpu
 from planner.request import EngineFlags, PlanRequest
@@ -17,8 +18,8 @@ from planner.units import GIB
 
 Values = Mapping[str, Any]  # widget values by field name: None, str, int, float or bool
 
-CUSTOM_CARD = "Custom size"
-ON, OFF = "on", "off"
+CUSTOM_CARD = mark("Custom size")
+ON, OFF = mark("on"), mark("off")
 SPECULATIVE_PREFIX = "speculative_"
 FLAG_NAMES = frozenset(field.name for field in ALL_FIELDS)
 FLAG_DEFAULTS = {field.name: field.default for field in fields(EngineFlags)}
@@ -36,7 +37,7 @@ def request_from(values: Values, *, model_id: str, revision: str | None, config_
     record: dict[str, object] = {name: values[name] for name in names if values.get(name) not in {None, ""}}
     gpu = values.get("gpu")
     if gpu in {None, CUSTOM_CARD} and "gpu_memory_gib" not in record:
-        raise PlanError("gpu_memory_gib", None, "Give the card's memory in GiB, as CUDA reports it, or pick a card.")
+        raise PlanError("gpu_memory_gib", None, t("Give the card's memory in GiB, as CUDA reports it, or pick a card."))
     record |= {
         "model_id": model_id,
         "revision": revision or None,
@@ -66,7 +67,7 @@ def values_from(request: PlanRequest) -> dict[str, Any]:
         values[name] = None if speculative is None else getattr(speculative, flag.name)
         _check_range(name, flag, values[name])
     if request.mean_length_tokens is not None and request.mean_length_tokens < 1:
-        raise PlanError("mean_length_tokens", request.mean_length_tokens, "mean_length_tokens must be at least 1.")
+        raise PlanError("mean_length_tokens", request.mean_length_tokens, t("mean_length_tokens must be at least 1."))
     return values
 
 
@@ -100,8 +101,14 @@ def _check_range(name: str, field: FlagField, value: object) -> None:
         return
     most = field.most if field.most is not None else 2**53 - 1
     if not field.least <= value <= most:
-        limit = f"from {field.least:g} to {field.most:g}" if field.most is not None else f"of at least {field.least:g}"
-        raise PlanError(name, value, f"{name} is {value}; write a number {limit}.")
+        limit = (
+            t("from {least} to {most}", least=f"{field.least:g}", most=f"{field.most:g}")
+            if field.most is not None
+            else t("of at least {least}", least=f"{field.least:g}")
+        )
+        raise PlanError(
+            name, value, t("{name} is {value}; write a number {limit}.", name=name, value=value, limit=limit)
+        )
 
 
 def _speculative(values: Values) -> dict[str, object] | None:

@@ -8,6 +8,8 @@ import streamlit as st
 
 from pages.parts import card_input, form, model_input, paste, problems, state, words
 from pages.parts.fields import GROUPS, MAIN_FIELDS, SPECULATIVE_FIELDS, FieldGroup, FlagField
+from pages.parts.language import mark, t
+from pages.parts.said import said
 from pages.parts.state import Answer, key
 from planner.answer import Plan
 from planner.facts import PlanError
@@ -17,7 +19,8 @@ _RELEASES = (
     NEWEST, "0.32.0", "0.31.0", "0.30.0", "0.28.0", "0.27.1", "0.26.0", "0.24.0", "0.23.0", "0.21.0", "0.20.0", "0.19.0",
     "0.18.0", "0.17.0", "0.16.0", "0.14.0", "0.12.0", "0.11.0", "0.10.2", "0.9.2", "0.8.5", "0.7.3", "0.6.6",
 )  # fmt: skip
-_USAGE_WORDS = {"api_server": "vllm serve", "llm_class": "LLM class (offline)"}
+_USAGE_WORDS = {"api_server": "vllm serve", "llm_class": mark("LLM class (offline)")}
+_COMPILE_CACHES = (mark("unknown"), mark("cold"), mark("warm"))
 _MODEL_FIELDS = ("model", "model_id", "config", "model_dir", "hub_id", "upload", "revision")
 
 
@@ -27,10 +30,10 @@ def plan_form(answered: Answer | PlanError) -> None:
     plan = answered.plan if isinstance(answered, Answer) else None
     defaults = _defaults(plan)
     paste.paste_input()
-    st.subheader("Model", anchor=False)
+    st.subheader(t("Model"), anchor=False)
     model_input.model_input()
     problems.say(problem, *_MODEL_FIELDS)
-    st.subheader("Card", anchor=False)
+    st.subheader(t("Card"), anchor=False)
     card_input.card_input(problem)
     st.subheader("vLLM", anchor=False)
     _release(problem)
@@ -48,12 +51,12 @@ def _defaults(plan: Plan | None) -> Mapping[str, object]:
 
 def _release(problem: PlanError | None) -> None:
     st.selectbox(
-        "Release",
+        t("Release"),
         _RELEASES,
         key=key("vllm_version"),
         format_func=_release_words,
         accept_new_options=True,
-        help="Memory rules differ by era; any other release can be typed.",
+        help=t("Memory rules differ by era; any other release can be typed."),
         persist_state="session",
     )
     problems.say(problem, "vllm_version")
@@ -61,7 +64,7 @@ def _release(problem: PlanError | None) -> None:
 
 def _release_words(release: str) -> str:
     try:
-        return f"{release}  ·  era {era_of(parse_version(release)).label}"
+        return t("{release}  ·  era {label}", release=release, label=said(era_of(parse_version(release)).label))
     except PlanError:
         return release
 
@@ -70,7 +73,7 @@ def _group(group: FieldGroup, defaults: Mapping[str, object], problem: PlanError
     names = [field.name for field in group.fields]
     given = sum(state.value(name) not in {None, ""} for name in names)
     with st.expander(
-        f"{group.title} · {given} set" if given else group.title,
+        t("{title} · {given} set", title=said(group.title), given=given) if given else said(group.title),
         key=key(f"group_{group.title}"),
         icon=group.icon,
         expanded=problems.is_about(problem, names),
@@ -81,13 +84,15 @@ def _group(group: FieldGroup, defaults: Mapping[str, object], problem: PlanError
 
 def _flag(field: FlagField, defaults: Mapping[str, object], problem: PlanError | None, prefix: str = "") -> None:
     """One flag: its own name as label, its meaning as help, the resolved default in grey."""
-    placeholder = "not set" if prefix else _placeholder(field.name, defaults)
+    placeholder = t("not set") if prefix else _placeholder(field.name, defaults)
     widget_key, label = key(prefix + field.name), field.name if prefix else words.flag_name(field.name)
     match field.kind:
         case "integer" | "number":
             _number(field, label, widget_key, placeholder)
         case "text":
-            st.text_input(label, key=widget_key, placeholder=placeholder, help=field.meaning, persist_state="session")
+            st.text_input(
+                label, key=widget_key, placeholder=placeholder, help=said(field.meaning), persist_state="session"
+            )
         case _:
             st.selectbox(
                 label,
@@ -95,7 +100,8 @@ def _flag(field: FlagField, defaults: Mapping[str, object], problem: PlanError |
                 index=None,
                 key=widget_key,
                 placeholder=placeholder,
-                help=field.meaning,
+                help=said(field.meaning),
+                format_func=said if field.kind == "switch" else str,
                 accept_new_options=field.kind == "choice",
                 persist_state="session",
             )
@@ -106,7 +112,7 @@ def _placeholder(name: str, defaults: Mapping[str, object]) -> str:
     """What an empty field means: vLLM's resolved value, else the flag's own default."""
     own = form.FLAG_DEFAULTS[name]
     shown = defaults.get(name, own)
-    return "not set" if shown is None else f"default: {words.shown_value(shown)}"
+    return t("not set") if shown is None else t("default: {shown}", shown=words.shown_value(shown))
 
 
 def _number(field: FlagField, label: str, widget_key: str, placeholder: str) -> None:
@@ -119,7 +125,7 @@ def _number(field: FlagField, label: str, widget_key: str, placeholder: str) -> 
         value=None,
         key=widget_key,
         placeholder=placeholder,
-        help=field.meaning,
+        help=said(field.meaning),
         persist_state="session",
     )
 
@@ -128,7 +134,7 @@ def _speculative(problem: PlanError | None) -> None:
     method = state.value(form.SPECULATIVE_PREFIX + "method")
     names = [form.SPECULATIVE_PREFIX + field.name for field in SPECULATIVE_FIELDS] + ["speculative_config"]
     with st.expander(
-        f"Speculative decoding · {method}" if method else "Speculative decoding",
+        t("Speculative decoding · {method}", method=method) if method else t("Speculative decoding"),
         key=key("group_speculative"),
         icon=":material/fast_forward:",
         expanded=problems.is_about(problem, names),
@@ -139,33 +145,34 @@ def _speculative(problem: PlanError | None) -> None:
 
 
 def _environment(problem: PlanError | None) -> None:
-    with st.expander("How it is run", key=key("group_environment"), icon=":material/settings:"):
+    with st.expander(t("How it is run"), key=key("group_environment"), icon=":material/settings:"):
         st.selectbox(
-            "Started by",
+            t("Started by"),
             list(_USAGE_WORDS),
             key=key("usage_context"),
-            format_func=_USAGE_WORDS.__getitem__,
-            help="vllm serve and the LLM class start from different batch limits.",
+            format_func=lambda usage: said(_USAGE_WORDS[usage]),
+            help=t("vllm serve and the LLM class start from different batch limits."),
             persist_state="session",
         )
         st.selectbox(
-            "Model runner",
+            t("Model runner"),
             ("auto", "v1", "v2"),
             key=key("model_runner"),
-            help="Newer releases have two; auto chooses as vLLM does.",
+            help=t("Newer releases have two; auto chooses as vLLM does."),
             persist_state="session",
         )
         st.selectbox(
-            "Compile cache",
-            ("unknown", "cold", "warm"),
+            t("Compile cache"),
+            _COMPILE_CACHES,
             key=key("compile_cache"),
-            help="The first start compiles; later ones find its results, and profile a little differently.",
+            format_func=said,
+            help=t("The first start compiles; later ones find its results, and profile a little differently."),
             persist_state="session",
         )
         st.toggle(
-            "Lengths beyond the model's own",
+            t("Lengths beyond the model's own"),
             key=key("allow_long_max_model_len"),
-            help="VLLM\\_ALLOW\\_LONG\\_MAX\\_MODEL\\_LEN=1: vLLM then accepts a longer max\\_model\\_len.",
+            help=t("VLLM\\_ALLOW\\_LONG\\_MAX\\_MODEL\\_LEN=1: vLLM then accepts a longer max\\_model\\_len."),
             persist_state="session",
         )
         problems.say(problem, "usage_context", "model_runner", "compile_cache")

@@ -10,6 +10,8 @@ import streamlit as st
 
 from live.hub import FetchOptions, HubError, fetch_model
 from pages.parts import state, words
+from pages.parts.language import mark, t
+from pages.parts.said import said
 from pages.parts.state import CATALOGUE, FILES, HUB, SOURCES, key
 from planner.facts import PlanError
 from planner.inventory import ModelDocuments
@@ -18,28 +20,29 @@ from planner.model_catalog import CatalogueEntry, config_documents, folder_docum
 LARGEST_UPLOAD_MIB = 32
 
 _HUB_TITLES = {
-    "not_found": "No such model",
-    "revision_not_found": "No such revision",
-    "gated": "Access must be asked for",
-    "unauthorized": "The token was refused",
-    "no_network": "The Hub is out of reach",
-    "slow": "The Hub is too slow",
-    "server_error": "The Hub answered with an error",
-    "no_safetensors": "No safetensors files",
-    "no_config": "No config.json",
-    "broken_config": "config.json is broken",
-    "broken_header": "The weight headers do not agree",
-    "too_large": "A file is too large",
-    "bad_id": "Not a model's id",
+    "not_found": mark("No such model"),
+    "revision_not_found": mark("No such revision"),
+    "gated": mark("Access must be asked for"),
+    "unauthorized": mark("The token was refused"),
+    "no_network": mark("The Hub is out of reach"),
+    "slow": mark("The Hub is too slow"),
+    "server_error": mark("The Hub answered with an error"),
+    "no_safetensors": mark("No safetensors files"),
+    "no_config": mark("No config.json"),
+    "broken_config": mark("config.json is broken"),
+    "broken_header": mark("The weight headers do not agree"),
+    "too_large": mark("A file is too large"),
+    "bad_id": mark("Not a model's id"),
 }
 
 
 def model_input() -> None:
     """Draw the choice of the model and what its source needs."""
     st.segmented_control(
-        "Model from",
+        t("Model from"),
         SOURCES,
         key=key("source"),
+        format_func=said,
         required=True,
         width="stretch",
         label_visibility="collapsed",
@@ -58,11 +61,11 @@ def _catalogue_entries() -> dict[str, CatalogueEntry]:
 def _catalogue() -> None:
     entries = _catalogue_entries()
     chosen = st.selectbox(
-        f"Model, one of {len(entries)} known offline",
+        t("Model, one of {entries} known offline", entries=len(entries)),
         list(entries),
         key=key("model_id"),
         index=None,
-        placeholder="Type to search",
+        placeholder=t("Type to search"),
         persist_state="session",
     )
     if chosen is not None:
@@ -70,43 +73,47 @@ def _catalogue() -> None:
 
 
 def _entry_words(entry: CatalogueEntry) -> str:
-    size = f"{words.three_digits(entry.num_parameters / 10**9)} B parameters" if entry.num_parameters else ""
+    size = (
+        t("{num_parameters} B parameters", num_parameters=words.three_digits(entry.num_parameters / 10**9))
+        if entry.num_parameters
+        else ""
+    )
     facts = [part for part in (entry.architecture, size, entry.quantization) if part]
-    return f"{words.plain(' · '.join(facts))}  \nSource: {words.plain(entry.source)}"
+    return f"{words.plain(' · '.join(facts))}  \n{t('Source: {source}', source=words.plain(entry.source))}"
 
 
 def _hub() -> None:
-    st.text_input("Model id", key=key("hub_id"), placeholder="org/name", persist_state="session")
-    st.text_input("Revision", key=key("hub_revision"), placeholder="main", persist_state="session")
+    st.text_input(t("Model id"), key=key("hub_id"), placeholder="org/name", persist_state="session")
+    st.text_input(t("Revision"), key=key("hub_revision"), placeholder="main", persist_state="session")
     st.text_input(
-        "Token",
+        t("Token"),
         key=key("hub_token"),
         type="password",
-        placeholder="HF_TOKEN of this machine, if set",
-        help="Only for gated or private models. Kept for this browser session, sent to the Hub alone.",
+        placeholder=t("HF_TOKEN of this machine, if set"),
+        help=t("Only for gated or private models. Kept for this browser session, sent to the Hub alone."),
         autocomplete="off",
         persist_state="session",
     )
     st.toggle(
-        "Config alone is enough",
+        t("Config alone is enough"),
         key=key("hub_config_only"),
-        help="For repositories without safetensors: weights are then counted from the config.",
+        help=t("For repositories without safetensors: weights are then counted from the config."),
         persist_state="session",
     )
-    if st.button("Load", key=key("hub_load"), icon=":material/download:", type="primary", width="stretch"):
+    if st.button(t("Load"), key=key("hub_load"), icon=":material/download:", type="primary", width="stretch"):
         _load_from_hub()
     _hub_state()
-    st.caption("Nothing is sent before you press Load. It reads the config and weight headers, never weights.")
+    st.caption(t("Nothing is sent before you press Load. It reads the config and weight headers, never weights."))
 
 
 def _load_from_hub() -> None:
     """Fetch, with progress; what goes wrong stays on show until another model is asked for."""
     state.drop_model(HUB)
     asked = state.hub_choice()
-    bar = st.progress(0.0, "Asking the Hub")
+    bar = st.progress(0.0, t("Asking the Hub"))
 
     def progress(done: int, total: int, what: str) -> None:
-        bar.progress(min(1.0, done / max(1, total)), words.plain(what.capitalize()))
+        bar.progress(min(1.0, done / max(1, total)), words.plain(said(what).capitalize()))
 
     options = FetchOptions(
         token=state.value("hub_token") or None,
@@ -117,7 +124,9 @@ def _load_from_hub() -> None:
         state.hold_model(HUB, fetch_model(asked[0], asked[1] or None, options).to_documents())
         state.keep("hub_problem", None)
     except HubError as error:
-        state.keep("hub_problem", f"**{_HUB_TITLES.get(error.kind, error.kind)}.** {words.plain(error.text)}")
+        state.keep(
+            "hub_problem", f"**{said(_HUB_TITLES.get(error.kind, error.kind))}.** {words.plain(said(error.text))}"
+        )
     state.keep("hub_asked", asked)
     st.rerun()  # this run's plan was made before the model came
 
@@ -129,31 +138,40 @@ def _hub_state() -> None:
     if problem:
         st.error(problem, icon=":material/cloud_off:")
     elif held is not None:
-        st.caption(f":material/check: {words.plain(held.documents.source)}")
+        st.caption(f":material/check: {words.plain(said(held.documents.source))}")
 
 
 def _files() -> None:
     st.file_uploader(
-        "A config.json or .gguf",
+        t("A config.json or .gguf"),
         type=["json", "gguf"],
         key=key("upload"),
         max_upload_size=LARGEST_UPLOAD_MIB,
         on_change=_take_upload,
-        help=f"Of a GGUF file its first {LARGEST_UPLOAD_MIB} MB are enough: "
-        f"head -c {LARGEST_UPLOAD_MIB}M model.gguf > start.gguf",
+        help=t(
+            "Of a GGUF file its first {size} MB are enough: {command}",
+            size=LARGEST_UPLOAD_MIB,
+            command=f"head -c {LARGEST_UPLOAD_MIB}M model.gguf > start.gguf",
+        ),
     )
     st.text_input(
-        "Or a path on this machine",
+        t("Or a path on this machine"),
         key=key("path"),
-        placeholder="folder, config.json or .gguf",
+        placeholder=t("folder, config.json or .gguf"),
         on_change=_take_path,
         persist_state="session",
     )
     problem, held = state.value("file_problem"), state.held_model(FILES)
     if problem:
-        st.error(words.plain(problem), icon=":material/error:")
+        st.error(words.plain(said(problem)), icon=":material/error:")
     elif held is not None:
-        st.caption(f":material/check: {words.plain(held.documents.model_id)} from {words.plain(held.documents.source)}")
+        st.caption(
+            t(
+                "{model_id} from {source}",
+                model_id=words.plain(held.documents.model_id),
+                source=words.plain(said(held.documents.source)),
+            )
+        )
 
 
 def _take_upload() -> None:
@@ -188,7 +206,9 @@ def _uploaded_documents(name: str, content: bytes) -> ModelDocuments:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise PlanError("upload", name, f"{name} is not text; upload a model's config.json.") from None
+        raise PlanError("upload", name, t("{name} is not text; upload a model's config.json.", name=name)) from None
     if not text.lstrip().startswith("{"):
-        raise PlanError("upload", name, f"{name} does not start with an opening brace; upload a model's config.json.")
+        raise PlanError(
+            "upload", name, t("{name} does not start with an opening brace; upload a model's config.json.", name=name)
+        )
     return config_documents(text, Path(name).stem)

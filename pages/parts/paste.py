@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import streamlit as st
 
 from pages.parts import state, words
+from pages.parts.language import t
+from pages.parts.said import said
 from pages.parts.state import key
 from planner.answer import Plan
 from planner.command_line import ParsedCommand, parse_command
@@ -29,15 +31,15 @@ class PasteReport:
 
 def paste_input() -> None:
     """Draw the place to paste into; what came of it stands beside the plan."""
-    with st.expander("Paste a command or an error", icon=":material/content_paste:", key=key("group_paste")):
+    with st.expander(t("Paste a command or an error"), icon=":material/content_paste:", key=key("group_paste")):
         st.text_area(
-            "vllm serve, docker run, a YAML args file, or vLLM's error line",
+            t("vllm serve, docker run, a YAML args file, or vLLM's error line"),
             key=key("paste"),
             placeholder=_EXAMPLE,
             height=140,
             persist_state="session",
         )
-        st.button("Read it", key=key("paste_read"), icon=":material/input:", on_click=_read, width="stretch")
+        st.button(t("Read it"), key=key("paste_read"), icon=":material/input:", on_click=_read, width="stretch")
         report: PasteReport | None = state.value("paste_report")
         if report is not None:
             st.caption(words.plain(_summary(report)))
@@ -49,23 +51,23 @@ def paste_report(plan: Plan | None) -> None:
     if report is None or not (report.error or report.problem or _not_said_by(plan, report.findings)):
         return
     with st.container(border=True, key=key("paste_box")):
-        st.markdown("**From what you pasted**")
+        st.markdown(f"**{t('From what you pasted')}**")
         if report.problem:
-            st.markdown(f":material/error: {words.plain(report.problem)}")
+            st.markdown(f":material/error: {words.plain(said(report.problem))}")
         for finding in _not_said_by(plan, report.findings):
-            st.markdown(f"{words.SEVERITY_ICONS[finding.severity]} {words.plain(finding.text)}")
+            st.markdown(f"{words.SEVERITY_ICONS[finding.severity]} {words.plain(said(finding.text))}")
         if report.error is not None and plan is None:
-            st.markdown("An error of vLLM's: it can be explained once the form makes a plan.")
+            st.markdown(t("An error of vLLM's: it can be explained once the form makes a plan."))
         elif report.error is not None and plan is not None:
             for sentence in explain(report.error, plan):
-                st.markdown(f"- {words.plain(sentence)}")
-        st.button("Dismiss", key=key("paste_dismiss"), type="tertiary", icon=":material/close:", on_click=_dismiss)
+                st.markdown(f"- {words.plain(said(sentence))}")
+        st.button(t("Dismiss"), key=key("paste_dismiss"), type="tertiary", icon=":material/close:", on_click=_dismiss)
 
 
 def _not_said_by(plan: Plan | None, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """The findings that the plan itself does not make."""
-    said = set() if plan is None else {(finding.code, finding.field) for finding in plan.findings}
-    return tuple(finding for finding in findings if (finding.code, finding.field) not in said)
+    known = set() if plan is None else {(finding.code, finding.field) for finding in plan.findings}
+    return tuple(finding for finding in findings if (finding.code, finding.field) not in known)
 
 
 def _dismiss() -> None:
@@ -102,14 +104,26 @@ def _card_note(parsed: ParsedCommand) -> tuple[Finding, ...]:
     used = int(str(fields.get("tensor_parallel_size", 1))) * int(str(fields.get("pipeline_parallel_size", 1)))
     if used == parsed.num_cards:
         return ()
-    text = f"The container is given {parsed.num_cards} cards, and one engine of these flags uses {used}."
+    text = t(
+        "The container is given {num_cards} cards, and one engine of these flags uses {used}.",
+        num_cards=parsed.num_cards,
+        used=used,
+    )
     return (Finding(code="cards-differ", severity="info", text=text),)
 
 
 def _summary(report: PasteReport) -> str:
     if report.error is not None:
-        return "An error line of vLLM's: explained beside the plan."
+        return t("An error line of vLLM's: explained beside the plan.")
     if report.problem:
-        return "The form is unchanged: see beside the plan."
-    settings = f"{words.count(report.num_fields)} settings filled in." if report.num_fields else "Nothing filled in."
-    return f"{settings} {len(report.findings)} remarks beside the plan." if report.findings else settings
+        return t("The form is unchanged: see beside the plan.")
+    settings = (
+        t("{num_fields} settings filled in.", num_fields=words.count(report.num_fields))
+        if report.num_fields
+        else t("Nothing filled in.")
+    )
+    return (
+        t("{settings} {findings} remarks beside the plan.", settings=settings, findings=len(report.findings))
+        if report.findings
+        else settings
+    )

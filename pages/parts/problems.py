@@ -8,6 +8,8 @@ from typing import TypeGuard
 import streamlit as st
 
 from pages.parts import state, words
+from pages.parts.language import t
+from pages.parts.said import said
 from planner.facts import PlanError
 
 
@@ -25,14 +27,14 @@ def is_about(problem: PlanError | None, names: Collection[str]) -> TypeGuard[Pla
 def say_instead_of_plan(problem: PlanError) -> None:
     """Draw `problem` in the plan's place: there is no plan for what the form says now."""
     if problem.value == state.NOT_LOADED:
-        st.header("Nothing to plan yet", anchor=False)
+        st.header(t("Nothing to plan yet"), anchor=False)
     else:
-        st.header(":red[:material/error:] This cannot be planned", anchor=False)
+        st.header(f":red[:material/error:] {t('This cannot be planned')}", anchor=False)
     _draw(problem)
 
 
 def _draw(problem: PlanError) -> None:
     if problem.value == state.NOT_LOADED:
-        st.info(words.plain(problem.text), icon=":material/info:")
+        st.info(words.plain(said(problem.text)), icon=":material/info:")
     else:
-        st.error(words.plain(problem.text), icon=":material/error:")
+        st.error(words.plain(said(problem.text)), icon=":material/error:")

@@ -9,6 +9,8 @@ import pandas as pd
 import streamlit as st
 
 from pages.parts import charts, downloads, state, tables, words
+from pages.parts.language import t
+from pages.parts.said import said
 from pages.parts.state import Answer, key
 from planner.answer import Advice, Plan, RankPlan
 from planner.facts import Finding, PlanError
@@ -22,11 +24,11 @@ def verdict(plan: Plan) -> None:
     colour, icon = ("green", "check_circle") if plan.will_start else ("red", "cancel")
     st.caption(words.plain(words.subject(plan)))
     st.header(f":{colour}[:material/{icon}:] {words.verdict(plan)}", anchor=False)
-    st.markdown(words.plain(plan.reason))
+    st.markdown(words.plain(said(plan.reason)))
     if plan.pool.groups:
         _metrics(plan)
     else:
-        st.caption("This model keeps no KV cache: requests are bounded by max\\_num\\_seqs alone.")
+        st.caption(t("This model keeps no KV cache: requests are bounded by max\\_num\\_seqs alone."))
 
 
 def _metrics(plan: Plan) -> None:
@@ -34,26 +36,32 @@ def _metrics(plan: Plan) -> None:
     estimate = plan.ranks[plan.bounding_rank].kv_pool
     with st.container(horizontal=True, gap="small"):
         _metric(
-            f"Requests of {words.count(pool.max_model_len)} tokens",
+            t("Requests of {max_model_len} tokens", max_model_len=words.count(pool.max_model_len)),
             words.concurrency(pool.max_concurrency),
             words.concurrency_band(low.max_concurrency, high.max_concurrency),
-            "How many requests of the longest length run at once. vLLM logs this as “Maximum concurrency”. "
-            f"Exactly {pool.max_concurrency:.6g}.",
+            t(
+                "How many requests of the longest length run at once. vLLM logs this as “Maximum concurrency”. Exactly {max_concurrency}.",
+                max_concurrency=f"{pool.max_concurrency:.6g}",
+            ),
         )
         _metric(
-            "KV cache tokens",
+            t("KV cache tokens"),
             words.count(pool.tokens),
             words.count_band(low.tokens, high.tokens),
-            "Tokens that the pool holds over all requests. vLLM logs this as “GPU KV cache size”.",
+            t("Tokens that the pool holds over all requests. vLLM logs this as “GPU KV cache size”."),
         )
         _metric(
-            "KV blocks",
+            t("KV blocks"),
             words.count(pool.num_blocks),
             words.count_band(low.num_blocks, high.num_blocks),
-            f"Blocks of {words.count(pool.block_size)} tokens, {words.exact_bytes(pool.bytes_per_block)} each.",
+            t(
+                "Blocks of {block_size} tokens, {bytes_per_block} each.",
+                block_size=words.count(pool.block_size),
+                bytes_per_block=words.exact_bytes(pool.bytes_per_block),
+            ),
         )
         _metric(
-            "KV cache pool",
+            t("KV cache pool"),
             words.gib(estimate.best_bytes),
             words.band(estimate),
             words.estimate_help(estimate),
@@ -67,28 +75,28 @@ def _metric(label: str, shown: str, band: str, explanation: str) -> None:
 def changes(plan: Plan) -> None:
     """What makes a failing plan start, each change with a button that makes it; vLLM's own words below."""
     if plan.advice:
-        st.subheader("What would serve more" if plan.will_start else "What to change", anchor=False)
+        st.subheader(t("What would serve more") if plan.will_start else t("What to change"), anchor=False)
         for index, advice in enumerate(plan.advice[:_FIRST_ADVICE]):
             _advice(index, advice)
     if plan.advice[_FIRST_ADVICE:]:
-        with st.expander(f"{len(plan.advice) - _FIRST_ADVICE} more ways", key=key("more_advice")):
+        with st.expander(t("{count} more ways", count=len(plan.advice) - _FIRST_ADVICE), key=key("more_advice")):
             for index, advice in enumerate(plan.advice[_FIRST_ADVICE:], _FIRST_ADVICE):
                 _advice(index, advice)
     if plan.vllm_error:
-        with st.expander("What vLLM would print", icon=":material/terminal:", key=key("vllm_error")):
+        with st.expander(t("What vLLM would print"), icon=":material/terminal:", key=key("vllm_error")):
             st.code(plan.vllm_error, language=None, wrap_lines=True)
 
 
 def _advice(index: int, advice: Advice) -> None:
     with st.container(border=True, horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         with st.container(gap=None):
-            st.markdown(f"**{words.plain(advice.change)}**")
-            st.caption(words.plain(advice.effect))
+            st.markdown(f"**{words.plain(said(advice.change))}**")
+            st.caption(words.plain(said(advice.effect)))
         if advice.flag is not None and state.has_field(advice.flag):
             st.button(
-                "Apply",
+                t("Apply"),
                 key=key(f"apply_{index}"),
-                help=f"Set {words.plain(words.flag_name(advice.flag))} in the form",
+                help=t("Set {flag} in the form", flag=words.plain(words.flag_name(advice.flag))),
                 on_click=state.apply_flag,
                 args=(advice.flag, advice.value),
             )
@@ -100,53 +108,54 @@ def findings(found: Sequence[Finding]) -> None:
     notes = [finding for finding in found if finding.severity == "info"]
     for finding in sorted(grave, key=lambda finding: finding.severity != "refusal"):
         draw = st.error if finding.severity == "refusal" else st.warning
-        text = f"**{words.plain(words.finding_title(finding))}.** {words.plain(finding.text)}"
+        text = f"**{words.plain(words.finding_title(finding))}.** {words.plain(said(finding.text))}"
         draw(text, icon=words.SEVERITY_ICONS[finding.severity])
     if notes:
-        with st.expander(f"Notes on this plan ({len(notes)})", icon=":material/info:", key=key("notes")):
+        with st.expander(t("Notes on this plan ({count})", count=len(notes)), icon=":material/info:", key=key("notes")):
             for finding in notes:
                 name = f"**{words.plain(words.flag_name(finding.field))}:** " if finding.field else ""
-                st.markdown(f"- {name}{words.plain(finding.text)}")
+                st.markdown(f"- {name}{words.plain(said(finding.text))}")
 
 
 def budget(plan: Plan) -> None:
     """The card part by part; with stages that differ, all of them and one in detail."""
-    st.subheader("Where the card's memory goes", anchor=False)
+    st.subheader(t("Where the card's memory goes"), anchor=False)
     rank = plan.ranks[plan.bounding_rank]
     if len(plan.ranks) > 1:
-        st.caption("One card of each pipeline stage; the fullest one sets the pool for all.")
+        st.caption(t("One card of each pipeline stage; the fullest one sets the pool for all."))
         bars = charts.rank_bars(plan, is_dark=state.is_dark())
         st.plotly_chart(bars, key=key("rank_bars"), config=_QUIET_CHART, alt=charts.ranks_alt(plan))
         rank = _chosen_rank(plan)
     figure = charts.budget_waterfall(rank)
     st.plotly_chart(figure, key=key("waterfall"), config=_QUIET_CHART, alt=charts.budget_alt(rank))
     st.caption(
-        "Each bar starts where the one above ends. Thin lines are 90 % bands; hatched parts lie outside vLLM's share. "
-        "Hover for the formula with its numbers, or open the table."
+        t(
+            "Each bar starts where the one above ends. Thin lines are 90 % bands; hatched parts lie outside vLLM's share. Hover for the formula with its numbers, or open the table."
+        )
     )
-    with st.expander("Every part exactly", icon=":material/table:", key=key("exact")):
+    with st.expander(t("Every part exactly"), icon=":material/table:", key=key("exact")):
         lines = charts.ordered_lines(rank)
-        _table(tables.line_rows(lines), "Every part of the card with exact bytes, band and source")
-        _table(tables.role_rows(rank), "The weights of the card by what they are for")
+        _table(tables.line_rows(lines), t("Every part of the card with exact bytes, band and source"))
+        _table(tables.role_rows(rank), t("The weights of the card by what they are for"))
 
 
 def host(plan: Plan) -> None:
     """What the host's memory must hold, over all cards; nothing when no flag asks for it."""
     if plan.host:
-        st.subheader("In the host's memory", anchor=False)
-        _table(tables.line_rows(plan.host), "Parts in the host's memory, over all cards")
+        st.subheader(t("In the host's memory"), anchor=False)
+        _table(tables.line_rows(plan.host), t("Parts in the host's memory, over all cards"))
 
 
 def _chosen_rank(plan: Plan) -> RankPlan:
     """The stage that the reader looks at: first the one that sets the pool."""
     stages = [rank.pp_rank for rank in plan.ranks]
     chosen = st.segmented_control(
-        "Stage in detail",
+        t("Stage in detail"),
         stages,
         key=key(f"stage_of_{len(stages)}"),
         default=plan.bounding_rank,
         required=True,
-        format_func=lambda stage: f"Stage {stage}",
+        format_func=lambda stage: t("Stage {stage}", stage=stage),
     )
     return plan.ranks[plan.bounding_rank if chosen is None else chosen]
 
@@ -156,48 +165,51 @@ def capacity(answered: Answer) -> None:
     plan, pool = answered.plan, answered.plan.pool
     if not pool.groups:
         return
-    st.subheader("What the pool holds", anchor=False)
+    st.subheader(t("What the pool holds"), anchor=False)
     left, right = st.columns([3, 2], gap="medium")
     with left:
-        _table(tables.capacity_rows(plan), "Figures of the KV cache pool")
+        _table(tables.capacity_rows(plan), t("Figures of the KV cache pool"))
     with right:
         _mean_length(answered)
-    _table(tables.group_rows(pool), "KV cache groups")
+    _table(tables.group_rows(pool), t("KV cache groups"))
 
 
 def _mean_length(answered: Answer) -> None:
     pool = answered.plan.pool
     length = st.number_input(
-        "Mean length of your requests, tokens",
+        t("Mean length of your requests, tokens"),
         min_value=1,
         value=None,
         step=256,
         key=key("mean_length_tokens"),
-        placeholder="prompt and answer together",
-        help="Requests seldom reach the longest length: this many run at once at their mean.",
+        placeholder=t("prompt and answer together"),
+        help=t("Requests seldom reach the longest length: this many run at once at their mean."),
         persist_state="session",
     )
     if length is None:
-        st.caption("Give a length to see how many such requests run at once.")
+        st.caption(t("Give a length to see how many such requests run at once."))
         return
     times = state.concurrency_at(answered, min(length, pool.max_model_len))
     st.metric(
-        f"Requests of {words.count(min(length, pool.max_model_len))} tokens",
+        t("Requests of {length} tokens", length=words.count(min(length, pool.max_model_len))),
         words.concurrency(times),
         border=True,
-        help=f"Blocks of the pool over blocks of one such request. Exactly {times:.6g}. max\\_num\\_seqs caps it.",
+        help=t(
+            "Blocks of the pool over blocks of one such request. Exactly {times}. max\\_num\\_seqs caps it.",
+            times=f"{times:.6g}",
+        ),
     )
 
 
 def what_ifs(answered: Answer) -> None:
     """Four small tables: one flag changed, the rest as it is."""
-    st.subheader("What if", anchor=False)
+    st.subheader(t("What if"), anchor=False)
     found = state.cached_what_ifs(answered)
     for pair in (found[:2], found[2:]):
         for column, table in zip(st.columns(2, gap="medium"), pair, strict=True):
             with column:
-                st.markdown(f"**{table.title}**  \n`{words.flag_name(table.flag)}`")
-                _table(tables.what_if_rows(table), f"{table.title}: what changes with the flag")
+                st.markdown(f"**{said(table.title)}**  \n`{words.flag_name(table.flag)}`")
+                _table(tables.what_if_rows(table), t("{title}: what changes with the flag", title=said(table.title)))
 
 
 def by_length(answered: Answer) -> None:
@@ -205,16 +217,18 @@ def by_length(answered: Answer) -> None:
     slices = state.cached_sweep(answered) if answered.plan.pool.groups else ()
     if not any(part.refusal is None for part in slices):
         return
-    st.markdown("**Requests at once, by their length**")
+    st.markdown(f"**{t('Requests at once, by their length')}**")
     figure = charts.length_curves(slices, answered.plan.pool.max_model_len)
     st.plotly_chart(figure, key=key("by_length"), config=_QUIET_CHART, alt=charts.length_alt(slices))
-    st.caption("Both axes are logarithmic. A line ends where one request no longer fits; the dotted line is this plan.")
+    st.caption(
+        t("Both axes are logarithmic. A line ends where one request no longer fits; the dotted line is this plan.")
+    )
 
 
 def share(answered: Answer) -> None:
     """The command to run, the link that brings this plan back, and the plan as files."""
     plan = answered.plan
-    st.subheader("Run it, share it", anchor=False)
+    st.subheader(t("Run it, share it"), anchor=False)
     st.code(plan.serve_command, language="bash", wrap_lines=True)
     _link(answered)
     stem = downloads.file_stem(plan)
@@ -227,13 +241,13 @@ def _link(answered: Answer) -> None:
     try:
         address = state.link(answered.request)
     except PlanError as problem:
-        st.info(words.plain(problem.text), icon=":material/link_off:")
+        st.info(words.plain(said(problem.text)), icon=":material/link_off:")
         return
     has_more = answered.request.config_json is not None and answered.documents.tensors is not None
     st.caption(
-        "The link holds config.json and the flags; weight headers read from the file do not travel with it."
+        t("The link holds config.json and the flags; weight headers read from the file do not travel with it.")
         if has_more
-        else "The link holds the whole request: whoever opens it sees this plan."
+        else t("The link holds the whole request: whoever opens it sees this plan.")
     )
     st.code(address, language=None, wrap_lines=True)
 
@@ -253,9 +267,13 @@ def _download(label: str, content: str, file_name: str, mime: str) -> None:
 def resolved(plan: Plan) -> None:
     """Every flag as vLLM resolves it for this release, card and usage."""
     given = sum(default.is_given for default in plan.resolved)
-    title = f"How vLLM resolves its flags ({given} given, {len(plan.resolved) - given} defaults)"
+    title = t(
+        "How vLLM resolves its flags ({given} given, {defaults} defaults)",
+        given=given,
+        defaults=len(plan.resolved) - given,
+    )
     with st.expander(title, icon=":material/tune:", key=key("resolved")):
-        _table(tables.resolved_rows(plan.resolved), "Flags as vLLM resolves them")
+        _table(tables.resolved_rows(plan.resolved), t("Flags as vLLM resolves them"))
 
 
 def _table(rows: list[tables.Row], alt: str) -> None:
@@ -263,6 +281,7 @@ def _table(rows: list[tables.Row], alt: str) -> None:
         return
     frame = pd.DataFrame(rows)
     formats: dict[Any, Any] = {
-        column: tables.FORMATS[column] for column in frame.columns if column in tables.FORMATS
+        said(column): tables.FORMATS[column] for column in frame.columns if column in tables.FORMATS
     }  # as pandas types them
+    frame.columns = pd.Index([said(column) for column in frame.columns])
     st.table(frame.style.format(formats, na_rep="–"), border="horizontal", hide_index=True, alt=alt)

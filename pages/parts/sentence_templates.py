@@ -39,6 +39,17 @@ def extract(
         yield line, "pgettext", (CONTEXT, template), []
 
 
+def extract_calls(
+    fileobj: io.BytesIO, keywords: Collection[str], comment_tags: Collection[str], options: Mapping[str, object]
+) -> Iterator[tuple[int, str, str, list[str]]]:
+    """Babel's extraction method for pages: the first argument of each call of `keywords`, within f-strings too."""
+    del comment_tags, options
+    for node in ast.walk(ast.parse(fileobj.read())):
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=str() as message), *_]) if name in keywords:
+                yield node.lineno, name, message, []
+
+
 def templates(source: str) -> Iterator[tuple[int, str]]:
     """The line and the template of every text in `source` that reads like prose."""
     for node in _texts(ast.parse(source)):

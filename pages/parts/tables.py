@@ -7,11 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pages.parts import words
+from pages.parts.language import mark, t
+from pages.parts.said import said
 from pages.parts.what_if import Trial, WhatIf
 from planner.answer import BudgetLine, KvGroup, KvPool, Plan, RankPlan, ResolvedDefault
 
 Cell = str | float | None  # a number is shown by its column's format, None as a dash
 Row = dict[str, Cell]
+
+# The columns' headings are English here; the table that draws them says them in the reader's language.
+HEADINGS = (
+    mark("Part"), mark("Size"), mark("90 % band"), mark("Exact bytes"), mark("Where it comes from"), mark("Weights of"),
+    mark("KV cache group"), mark("Groups"), mark("Layers in each"), mark("Tokens per block"), mark("Page of one layer"),
+    mark("Blocks per request"), mark("On each card"), mark("Amount"), mark("Flag"), mark("Value"), mark("Source"),
+    mark("Why"), mark("Starts"), mark("KV tokens"), mark("At once"),
+)  # fmt: skip
 
 # How the numbers of a column are written; a column of numbers is set flush right.
 FORMATS: Mapping[str, Callable[[Any], str]] = {
@@ -26,16 +36,21 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
     "Size": words.gib,
 }
 
-ROLE_WORDS = {"mlp": "MLP", "head": "Output head", "mamba": "State-space layers", "draft": "Draft layers"}
+ROLE_WORDS = {
+    "mlp": "MLP",
+    "head": mark("Output head"),
+    "mamba": mark("State-space layers"),
+    "draft": mark("Draft layers"),
+}
 GROUP_WORDS = {
-    "full": "Full attention",
-    "mla": "Latent attention (MLA)",
-    "sliding": "Sliding window",
-    "sliding_mla": "Sliding window of latents",
-    "chunked": "Chunked local attention",
-    "cross": "Cross-attention",
-    "ring": "Ring of a compressor",
-    "mamba": "Recurrent state",
+    "full": mark("Full attention"),
+    "mla": mark("Latent attention (MLA)"),
+    "sliding": mark("Sliding window"),
+    "sliding_mla": mark("Sliding window of latents"),
+    "chunked": mark("Chunked local attention"),
+    "cross": mark("Cross-attention"),
+    "ring": mark("Ring of a compressor"),
+    "mamba": mark("Recurrent state"),
 }
 
 
@@ -47,7 +62,7 @@ def line_rows(lines: Sequence[BudgetLine]) -> list[Row]:
             "Size": line.estimate.best_bytes,
             "90 % band": words.band(line.estimate),
             "Exact bytes": line.estimate.best_bytes,
-            "Where it comes from": words.plain(_source(line.estimate.formula, words.basis(line.estimate.basis))),
+            "Where it comes from": words.plain(_source(said(line.estimate.formula), words.basis(line.estimate.basis))),
         }
         for line in lines
     ]
@@ -58,7 +73,7 @@ def role_rows(rank: RankPlan) -> list[Row]:
     roles = sorted(rank.weights.by_role, key=lambda pair: -pair[1])
     return [
         {
-            "Weights of": ROLE_WORDS.get(role, role.replace("_", " ").capitalize()),
+            "Weights of": said(ROLE_WORDS.get(role, role.replace("_", " ").capitalize())),
             "Size": num_bytes,
             "Exact bytes": num_bytes,
         }
@@ -86,15 +101,19 @@ def capacity_rows(plan: Plan) -> list[Row]:
     """The pool's figures: what one block, one token and one request take, and the longest that fits."""
     pool = plan.pool
     rows: list[tuple[str, str, int | None]] = [
-        ("Tokens in a block", words.count(pool.block_size), None),
-        ("A block, all layers", words.small_bytes(pool.bytes_per_block), pool.bytes_per_block),
-        ("Cache of one token", words.small_bytes(pool.kv_bytes_per_token), pool.kv_bytes_per_token),
-        ("One request of the longest length", words.small_bytes(pool.needed_bytes), pool.needed_bytes),
-        ("Longest length that would fit", f"{words.count(pool.estimated_max_model_len)} tokens", None),
+        (t("Tokens in a block"), words.count(pool.block_size), None),
+        (t("A block, all layers"), words.small_bytes(pool.bytes_per_block), pool.bytes_per_block),
+        (t("Cache of one token"), words.small_bytes(pool.kv_bytes_per_token), pool.kv_bytes_per_token),
+        (t("One request of the longest length"), words.small_bytes(pool.needed_bytes), pool.needed_bytes),
+        (
+            t("Longest length that would fit"),
+            t("{estimated_max_model_len} tokens", estimated_max_model_len=words.count(pool.estimated_max_model_len)),
+            None,
+        ),
     ]
     if pool.state_bytes_per_request:
         state_bytes = pool.state_bytes_per_request
-        rows.insert(3, ("Recurrent state of one request", words.small_bytes(state_bytes), state_bytes))
+        rows.insert(3, (t("Recurrent state of one request"), words.small_bytes(state_bytes), state_bytes))
     return [{"On each card": name, "Amount": amount, "Exact bytes": exact} for name, amount, exact in rows]
 
 
@@ -111,7 +130,7 @@ def resolved_rows(defaults: Sequence[ResolvedDefault]) -> list[Row]:
             "Flag": words.plain(words.flag_name(default.name)),
             "Value": words.plain(words.shown_value(default.value)),
             "Source": words.resolved_source(default),
-            "Why": words.plain(default.basis.note),
+            "Why": words.plain(said(default.basis.note)),
         }
         for default in ordered
     ]
@@ -122,15 +141,19 @@ def _source(formula: str, basis: str) -> str:
 
 
 def _group_title(group: KvGroup) -> str:
-    kinds = " + ".join(GROUP_WORDS.get(kind, kind.replace("_", " ")) for kind in group.kind.split("+"))
-    return f"{kinds}, {words.count(group.sliding_window)} tokens" if group.sliding_window else kinds
+    kinds = " + ".join(said(GROUP_WORDS.get(kind, kind.replace("_", " "))) for kind in group.kind.split("+"))
+    return (
+        t("{kinds}, {sliding_window} tokens", kinds=kinds, sliding_window=words.count(group.sliding_window))
+        if group.sliding_window
+        else kinds
+    )
 
 
 def _trial_row(trial: Trial) -> Row:
     shown = words.plain(words.shown_value(trial.value))
-    row: Row = {"Value": f"**{shown}** (now)" if trial.is_present else shown}
+    row: Row = {"Value": f"**{shown}** ({t('now')})" if trial.is_present else shown}
     if trial.plan is None or any(finding.severity == "refusal" for finding in trial.plan.findings):
-        return row | {"Starts": "refused", "KV tokens": None, "At once": None}
+        return row | {"Starts": t("refused"), "KV tokens": None, "At once": None}
     pool = trial.plan.pool
     return row | {
         "Starts": words.start_word(trial.plan),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pages.parts.language import mark
 from planner.answer import Plan
 from planner.budget import plan
 from planner.facts import PlanError
@@ -46,10 +47,10 @@ def what_ifs(request: PlanRequest, model: ModelFacts, present: Plan) -> tuple[Wh
     length = present.pool.max_model_len
     utilization = _utilization(present)
     asked: tuple[tuple[str, str, tuple[Value, ...], Value], ...] = (
-        ("max_model_len", "Longest request", _lengths(length, model.max_position), length),
-        ("gpu_memory_utilization", "Share of the card", _UTILIZATIONS, utilization),
-        ("kv_cache_dtype", "Format of keys and values", _KV_DTYPES, flags.kv_cache_dtype),
-        ("tensor_parallel_size", "Cards that share each layer", _TENSOR_PARALLEL, flags.tensor_parallel_size),
+        ("max_model_len", mark("Longest request"), _lengths(length, model.max_position), length),
+        ("gpu_memory_utilization", mark("Share of the card"), _UTILIZATIONS, utilization),
+        ("kv_cache_dtype", mark("Format of keys and values"), _KV_DTYPES, flags.kv_cache_dtype),
+        ("tensor_parallel_size", mark("Cards that share each layer"), _TENSOR_PARALLEL, flags.tensor_parallel_size),
     )
     return tuple(
         WhatIf(flag=flag, title=title, trials=_trials(request, model, present, (flag, _with(values, now), now)))

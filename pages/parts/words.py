@@ -5,10 +5,12 @@ Pure text, no drawing. Inside the project a quantity stays an integer of bytes; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import Literal
 
+from pages.parts.language import mark, t
+from pages.parts.said import said
 from planner.answer import BudgetLine, Plan, ResolvedDefault
 from planner.facts import Basis, Estimate, Finding
 from planner.units import GIB, KIB, MIB
@@ -32,73 +34,79 @@ class PartWords:
 PARTS: tuple[PartWords, ...] = (
     PartWords(
         name="weights",
-        label="Weights",
-        meaning="Parameters, buffers and load-time copies: what vLLM logs as “Model loading took”.",
+        label=mark("Weights"),
+        meaning=mark("Parameters, buffers and load-time copies: what vLLM logs as “Model loading took”."),
     ),
     PartWords(
         name="activation",
-        label="Activation peak",
-        meaning="The most PyTorch needs at once for one full batch, seen in vLLM's profile run.",
+        label=mark("Activation peak"),
+        meaning=mark("The most PyTorch needs at once for one full batch, seen in vLLM's profile run."),
     ),
     PartWords(
         name="non_torch",
-        label="Non-torch",
-        meaning="NCCL buffers and library workspaces: taken outside PyTorch's allocator while vLLM starts.",
+        label=mark("Non-torch"),
+        meaning=mark("NCCL buffers and library workspaces: taken outside PyTorch's allocator while vLLM starts."),
     ),
     PartWords(
         name="cuda_graphs",
-        label="CUDA graphs",
-        meaning="What vLLM sets aside for the graphs it will capture.",
+        label=mark("CUDA graphs"),
+        meaning=mark("What vLLM sets aside for the graphs it will capture."),
     ),
     PartWords(
         name="kv_pool",
-        label="KV cache pool",
-        meaning="What is left of the budget: room for keys and values.",
+        label=mark("KV cache pool"),
+        meaning=mark("What is left of the budget: room for keys and values."),
     ),
     PartWords(
         name="other_processes",
-        label="Other processes",
-        meaning="Held on the card by others before vLLM starts.",
+        label=mark("Other processes"),
+        meaning=mark("Held on the card by others before vLLM starts."),
     ),
     PartWords(
         name="context",
-        label="CUDA context",
-        meaning="Gone before vLLM takes its first look at the card; never charged to its budget.",
+        label=mark("CUDA context"),
+        meaning=mark("Gone before vLLM takes its first look at the card; never charged to its budget."),
     ),
     PartWords(
         name="graphs_beyond_budget",
-        label="Graphs beyond",
-        meaning="What the captured graphs take beyond what the budget set aside for them.",
+        label=mark("Graphs beyond"),
+        meaning=mark("What the captured graphs take beyond what the budget set aside for them."),
     ),
     PartWords(
         name="unreserved",
-        label="Left free",
-        meaning="The rest of the card, outside gpu_memory_utilization.",
+        label=mark("Left free"),
+        meaning=mark("The rest of the card, outside gpu_memory_utilization."),
     ),
 )
 # What a plan takes of the host's memory: no part of a card, so without a colour.
 HOST_PARTS: tuple[PartWords, ...] = (
-    PartWords(name="host_weights", label="Offloaded weights", meaning="Weights that stay in the host's memory."),
-    PartWords(name="host_kv_cache", label="Offloaded KV cache", meaning="Blocks that have left the cards."),
-    PartWords(name="host_swap", label="Swap space", meaning="Room for the blocks of requests that were set aside."),
+    PartWords(
+        name="host_weights", label=mark("Offloaded weights"), meaning=mark("Weights that stay in the host's memory.")
+    ),
+    PartWords(name="host_kv_cache", label=mark("Offloaded KV cache"), meaning=mark("Blocks that have left the cards.")),
+    PartWords(
+        name="host_swap", label=mark("Swap space"), meaning=mark("Room for the blocks of requests that were set aside.")
+    ),
 )
 _PARTS_BY_NAME = {part.name: part for part in (*PARTS, *HOST_PARTS)}
 NUM_COLOURS = len(PARTS) + 1  # of chartCategoricalColors; the last is for a part without words of its own
 
 BASIS_WORDS = {
-    "measured": "measured",
-    "read": "read from a file",
-    "derived": "derived by formula",
-    "assumed": "assumed",
+    "measured": mark("measured"),
+    "read": mark("read from a file"),
+    "derived": mark("derived by formula"),
+    "assumed": mark("assumed"),
 }
-SEVERITY_WORDS = {"info": "Note", "warning": "Warning", "refusal": "Will not start"}
+SEVERITY_WORDS = {"info": mark("Note"), "warning": mark("Warning"), "refusal": mark("Will not start")}
 SEVERITY_ICONS = {"info": ":material/info:", "warning": ":material/warning:", "refusal": ":material/block:"}
 
 
 def part_words(name: str) -> PartWords:
     """The words of the budget line `name`; a line without words of its own is called by its name."""
     known = _PARTS_BY_NAME.get(name)
-    return known or PartWords(name=name, label=name.replace("_", " ").capitalize(), meaning="")
+    if known is None:
+        return PartWords(name=name, label=name.replace("_", " ").capitalize(), meaning="")
+    return replace(known, label=said(known.label), meaning=said(known.meaning))
 
 
 def colour_index(name: str) -> int:
@@ -134,15 +142,15 @@ def small_bytes(num_bytes: float) -> str:
 
 def exact_bytes(num_bytes: float) -> str:
     """`num_bytes` with every digit: "16,060,522,496 bytes"."""
-    return f"{num_bytes:,.0f}{_GAP}bytes".replace("-", _MINUS)
+    return f"{num_bytes:,.0f}{_GAP}{t('bytes')}".replace("-", _MINUS)
 
 
 def band(estimate: Estimate) -> str:
     """The 90 % interval of `estimate` in GiB ("14.9 to 15.1 GiB"), or "exact" when it is a single value."""
     if estimate.low_bytes == estimate.high_bytes:
-        return "exact"
+        return t("exact")
     low = three_digits(Decimal(estimate.low_bytes) / GIB, "down")
-    return f"{low} to {three_digits(Decimal(estimate.high_bytes) / GIB, 'up')}{_GAP}GiB"
+    return f"{t('{low} to {high}', low=low, high=three_digits(Decimal(estimate.high_bytes) / GIB, 'up'))}{_GAP}GiB"
 
 
 def count(number: float) -> str:
@@ -152,7 +160,7 @@ def count(number: float) -> str:
 
 def count_band(low: int, high: int) -> str:
     """A band of counts: "24,100 to 25,600", or "exact" when both ends agree."""
-    return "exact" if low == high else f"{count(low)} to {count(high)}"
+    return t("exact") if low == high else t("{low} to {high}", low=count(low), high=count(high))
 
 
 def concurrency(times: float) -> str:
@@ -163,22 +171,29 @@ def concurrency(times: float) -> str:
 def concurrency_band(low: float, high: float) -> str:
     """A band of concurrency: "2.98 to 3.20×", or "exact"."""
     if low == high:
-        return "exact"
-    return f"{three_digits(Decimal(str(low)), 'down')} to {three_digits(Decimal(str(high)), 'up')}×"
+        return t("exact")
+    return f"{t('{low} to {high}', low=three_digits(Decimal(str(low)), 'down'), high=three_digits(Decimal(str(high)), 'up'))}×"
 
 
 def basis(value: Basis) -> str:
     """Where a number comes from, in a few words: "derived by formula: blocks × bytes per block"."""
-    return f"{BASIS_WORDS[value.kind]}: {value.note}" if value.note else BASIS_WORDS[value.kind]
+    kind = said(BASIS_WORDS[value.kind])
+    return t("{kind}: {note}", kind=kind, note=said(value.note)) if value.note else kind
 
 
 def estimate_help(estimate: Estimate) -> str:
     """A tooltip of `estimate`: exact bytes, band, formula and basis."""
     lines = [f"**{exact_bytes(estimate.best_bytes)}**"]
     if estimate.low_bytes != estimate.high_bytes:
-        lines.append(f"90 % between {exact_bytes(estimate.low_bytes)} and {exact_bytes(estimate.high_bytes)}")
+        lines.append(
+            t(
+                "90 % between {low_bytes} and {high_bytes}",
+                low_bytes=exact_bytes(estimate.low_bytes),
+                high_bytes=exact_bytes(estimate.high_bytes),
+            )
+        )
     if estimate.formula:
-        lines.append(plain(estimate.formula))
+        lines.append(plain(said(estimate.formula)))
     lines.append(plain(basis(estimate.basis)))
     return "  \n".join(lines)
 
@@ -197,9 +212,9 @@ def shown_value(value: object) -> str:
     """A flag's value as a reader writes it: on, off, "none", a list, a number with thousands separated."""
     match value:
         case None:
-            return "none"
+            return t("none")
         case bool():
-            return "on" if value else "off"
+            return t("on") if value else t("off")
         case int():
             return count(value)
         case float():
@@ -212,9 +227,11 @@ def shown_value(value: object) -> str:
 
 def _shown_list(entries: list[str]) -> str:
     if not entries:
-        return "none"
+        return t("none")
     if len(entries) > 7:
-        return f"{', '.join(entries[:4])}, … {entries[-1]} ({len(entries)} values)"
+        return t(
+            "{first}, … {last} ({count} values)", first=", ".join(entries[:4]), last=entries[-1], count=len(entries)
+        )
     return ", ".join(entries)
 
 
@@ -225,18 +242,18 @@ def flag_name(name: str) -> str:
 
 def resolved_source(default: ResolvedDefault) -> str:
     """Whether a flag was given or filled in by vLLM."""
-    return "given" if default.is_given else "default"
+    return t("given") if default.is_given else t("default")
 
 
 def finding_title(finding: Finding) -> str:
     """A finding's severity in a word, with the flag it speaks of."""
-    word = SEVERITY_WORDS[finding.severity]
+    word = said(SEVERITY_WORDS[finding.severity])
     return f"{word} · {flag_name(finding.field)}" if finding.field else word
 
 
 def verdict(plan: Plan) -> str:
     """The answer to "will it start?" in one line."""
-    return "vLLM will start" if plan.will_start else "vLLM will not start"
+    return t("vLLM will start") if plan.will_start else t("vLLM will not start")
 
 
 def is_close(plan: Plan) -> bool:
@@ -249,11 +266,18 @@ def subject(plan: Plan) -> str:
     flags = plan.request.flags
     num_cards = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
     model = plan.request.model_id.rsplit("/", 1)[-1]
-    return f"{model} on {count(num_cards)} × {plan.gpu_name} · vLLM {plan.vllm_version} (era {plan.era})"
+    return t(
+        "{model} on {num_cards} × {gpu_name} · vLLM {vllm_version} (era {era})",
+        model=model,
+        num_cards=count(num_cards),
+        gpu_name=plan.gpu_name,
+        vllm_version=plan.vllm_version,
+        era=said(plan.era),
+    )
 
 
 def start_word(plan: Plan) -> str:
     """Whether a plan starts, in one word for a table: the band decides between "yes" and "probably"."""
     if plan.will_start:
-        return "yes" if plan.pool_low.fits else "probably"
-    return "probably not" if plan.pool_high.fits and not plan.pool.fits else "no"
+        return t("yes") if plan.pool_low.fits else t("probably")
+    return t("probably not") if plan.pool_high.fits and not plan.pool.fits else t("no")
