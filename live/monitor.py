@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from live.beside import ENDPOINTS_KEY, BesideEndpoints, BesideSet, open_beside
-from live.http_source import http_source
+from live.fleet import FleetSource, any_source, fleet_source, write_past
 from live.nvml_beside import cards_beside
 from live.recorder import Beside, Clock, Recorder
 from live.recording import Recording
 from live.recording_schema import RecordingError
 from live.store import About, Retention, Store
-from live.watched import Source
+from live.watched import Source, SourceError
 from planner.facts import PlanError
 
 SUFFIX = ".kvscope"
@@ -71,7 +71,7 @@ class Monitor:
         self,
         folder: Path | None = None,
         *,
-        make_source: Callable[[str], Source] = http_source,
+        make_source: Callable[[str], Source] = any_source,
         clock: Clock | None = None,
         keeping: Keeping | None = None,
     ) -> None:
@@ -136,14 +136,46 @@ class Monitor:
 
     def _recorder_of(self, source: Source, title: str) -> Recorder:
         with self._lock:
-            if source.address in self._recorders:
-                return self._recorders[source.address]
-            if len(self._recorders) >= MOST_RECORDERS:
-                text = f"{MOST_RECORDERS} engines are being recorded, which is the most; end one of them first."
-                raise PlanError("address", source.address, text)
-            about = About(source=source.address, interval_ms=round(self._keeping.interval_seconds * 1000), title=title)
-            store = Store.create(self._free_path(source.address), about, self._keeping.retention)
-            return self._begin(source, store, self._keeping.interval_seconds, BesideSet())
+            known = self._known(source)
+            if known is not None:
+                return known
+            seconds = self._keeping.interval_seconds
+            return self._begin(source, self._new_store(source, seconds, title), seconds, BesideSet())
+
+    def _known(self, source: Source) -> Recorder | None:
+        """The recorder of the source, or None where one may be made; raises `PlanError` where there are too many."""
+        known = self._recorders.get(source.address)
+        if known is None and len(self._recorders) >= MOST_RECORDERS:
+            text = f"{MOST_RECORDERS} engines are being recorded, which is the most; end one of them first."
+            raise PlanError("address", source.address, text)
+        return known
+
+    def _new_store(self, source: Source, interval_seconds: float, title: str = "") -> Store:
+        about = About(source=source.address, interval_ms=round(interval_seconds * 1000), title=title)
+        return Store.create(self._free_path(source.address), about, self._keeping.retention)
+
+    def watch_fleet(self, address: str, past_seconds: float, step_seconds: float) -> Recorder:
+        """The recorder of an engine of a Prometheus server, begun with its past and going on every `step_seconds`.
+
+        Raises `PlanError` and `RecordingError` as `watch` does, and `PlanError` where the past cannot be read.
+        """
+        source = fleet_source(address)
+        with self._lock:
+            known = self._known(source)
+            if known is not None:
+                return known
+            store = self._new_store(source, Keeping(interval_seconds=step_seconds).interval_seconds)
+        try:
+            _write_past(source, store, past_seconds, step_seconds)
+        except (PlanError, RecordingError):
+            _drop(store)
+            raise
+        with self._lock:  # not held while the past was read; another reader may have been faster
+            known = self._recorders.get(source.address)
+            if known is None:
+                return self._begin(source, store, step_seconds, BesideSet())
+        _drop(store)
+        return known
 
     def sayings_beside(self, address: str) -> tuple[str, ...]:
         """What the probe and the KV events of an engine have to say, a sentence each; none where all is well."""
@@ -194,6 +226,19 @@ class Monitor:
             recorder.stop(wait_seconds=0)
         for recorder in recorders:
             recorder.stop()
+
+
+def _write_past(source: FleetSource, store: Store, past_seconds: float, step_seconds: float) -> None:
+    try:
+        write_past(source.past(past_seconds, step_seconds), store, step_seconds)
+    except SourceError as error:
+        raise PlanError("server", source.address, error.text) from None
+
+
+def _drop(store: Store) -> None:
+    """Take a recording away that nobody has seen."""
+    store.close()
+    store.path.unlink(missing_ok=True)
 
 
 def _opened(endpoints: BesideEndpoints, name: str) -> tuple[Beside, ...]:

@@ -2,18 +2,14 @@
 
 import json
 import math
-import os
-import shutil
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from fakes import engine_server as fake
+from fakes.real_prometheus import free_port, need_prometheus, real_prometheus
 
 from live.http_reader import HttpReader
 from live.prometheus_server import History, PrometheusServer, Span, selector
@@ -157,36 +153,6 @@ def test_a_label_that_is_none_is_refused():
 
 # -- the real server ------------------------------------------------------------------------------------------------------
 
-CI_INSTALLS = "prometheus" in (Path(__file__).parents[2] / ".ci" / "run").read_text()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def real_prometheus(folder: Path, target: str) -> Iterator[PrometheusServer]:
-    config = folder / "prometheus.yml"
-    config.write_text(
-        "scrape_configs:\n"
-        "- job_name: vllm\n"
-        "  scrape_interval: 200ms\n"
-        "  scrape_timeout: 200ms\n"
-        f"  static_configs: [{{targets: ['{target}']}}]\n"
-    )
-    port = free_port()
-    command = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}"]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
-        try:
-            address = parse_address(f"http://127.0.0.1:{port}/graph")
-            yield PrometheusServer(address=address, labels={"job": "vllm"})
-        finally:
-            process.terminate()
-            process.wait(20)
-
 
 def until_scraped(prometheus: PrometheusServer, moments: int) -> History:
     """Asks until the history has that many samples of an engine."""
@@ -202,8 +168,7 @@ def until_scraped(prometheus: PrometheusServer, moments: int) -> History:
 
 
 def test_the_real_server_gives_what_the_engine_exports(tmp_path):
-    if shutil.which("prometheus") is None and not (os.environ.get("CI") == "true" and CI_INSTALLS):
-        pytest.skip("no prometheus on this machine: apt-get install prometheus")
+    need_prometheus()
     metrics = (
         "# TYPE vllm:num_preemptions counter\n"
         'vllm:num_preemptions_total{engine="0",model_name="M"} 5.0\n'
@@ -214,7 +179,8 @@ def test_the_real_server_gives_what_the_engine_exports(tmp_path):
     answer = fake.text(metrics, headers={"Content-Type": "text/plain; version=0.0.4"})
     with fake.engine_server({"/metrics": answer}) as engine:
         target = f"127.0.0.1:{engine.server_port}"
-        with real_prometheus(tmp_path, target) as prometheus:
+        with real_prometheus(tmp_path, target) as address:
+            prometheus = PrometheusServer(address=parse_address(address), labels={"job": "vllm"})
             history = until_scraped(prometheus, 3)
             reading = prometheus.snapshot()
 
