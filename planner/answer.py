@@ -73,6 +73,7 @@ class RankPlan:
     cuda_graphs: Estimate
     kv_pool: Estimate
     lines: tuple[BudgetLine, ...]
+    captured_graphs: Estimate | None = None  # what capturing really takes, charged or not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,3 +118,4 @@ class Plan:
     advice: tuple[Advice, ...]
     serve_command: str
     host: tuple[BudgetLine, ...] = ()  # the host's memory, over all cards; no part of a card's sum
+    calibration: str | None = None  # the name of the calibration whose constants were used

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from planner import baseline, kv_cache, overhead, weights
 from planner.answer import BudgetLine, KvPool, Plan, RankPlan
+from planner.calibration import Calibration, Situation, calibrated, stage_of
+from planner.calibration_use import Use, choose
 from planner.checkpoint import checkpoint_findings
 from planner.defaults import Resolved, resolve
 from planner.facts import Basis, Estimate, Finding, PlanError
@@ -23,11 +25,15 @@ from planner.units import GIB
 from planner.verdict import judge
 
 
-def plan(request: PlanRequest, model: ModelFacts) -> Plan:
-    """The whole answer to `request`; raises `PlanError` when vLLM would not even read the request."""
-    gpu = card_of(request)
-    resolved = resolve(request, model, gpu)
-    ranks = tuple(_rank_plan(request, model, resolved, pp_rank) for pp_rank in range(resolved.pp))
+def plan(request: PlanRequest, model: ModelFacts, calibration: Calibration | None = None) -> Plan:
+    """The whole answer to `request`; raises `PlanError` when vLLM would not even read the request.
+
+    `calibration` is used only where the request names it and it is of the request's card and era.
+    """
+    use = choose(request, card_of(request), calibration)
+    resolved = resolve(request, model, use.gpu)
+    gpu = use.gpu
+    ranks = tuple(_rank_plan(request, model, resolved, pp_rank, use) for pp_rank in range(resolved.pp))
     layout = kv_cache.layout(model, resolved)
 
     def pool_of(pick: Callable[[Estimate], int]) -> KvPool:
@@ -53,6 +59,7 @@ def plan(request: PlanRequest, model: ModelFacts) -> Plan:
                 *model.findings,
                 *pool.findings,
                 *checkpoint_findings(model, resolved),
+                *use.findings,
             )
         ),
         resolved=resolved.defaults,
@@ -64,6 +71,7 @@ def plan(request: PlanRequest, model: ModelFacts) -> Plan:
         advice=(),
         serve_command=serve_command(request, resolved),
         host=host_lines(model, resolved, ranks, layout),
+        calibration=None if use.calibration is None else use.calibration.identity,
     )
 
 
@@ -89,12 +97,9 @@ def _bounding_rank(ranks: tuple[RankPlan, ...], pool: KvPool, layout: kv_cache.K
     return blocks.index(min(blocks)) if pool.groups else 0
 
 
-def _rank_plan(request: PlanRequest, model: ModelFacts, resolved: Resolved, pp_rank: int) -> RankPlan:
+def _rank_plan(request: PlanRequest, model: ModelFacts, resolved: Resolved, pp_rank: int, use: Use) -> RankPlan:
     rank_weights = weights.rank_weights(model, resolved, pp_rank)
-    activation = overhead.activation(model, resolved, pp_rank)
-    non_torch = overhead.non_torch(model, resolved, pp_rank)
-    charged_graphs = overhead.cuda_graphs(model, resolved, pp_rank)
-    captured_graphs = overhead.cuda_graphs_actual(model, resolved, pp_rank)
+    activation, non_torch, charged_graphs, captured_graphs = charged_terms(model, resolved, pp_rank, use)
     kv_pool = _kv_pool(resolved, (rank_weights.load, activation, non_torch, charged_graphs))
     inside = (
         BudgetLine(name="weights", estimate=rank_weights.load),
@@ -112,6 +117,29 @@ def _rank_plan(request: PlanRequest, model: ModelFacts, resolved: Resolved, pp_r
         cuda_graphs=charged_graphs,
         kv_pool=kv_pool,
         lines=inside + _outside_lines(request, resolved, inside, captured_graphs),
+        captured_graphs=captured_graphs,
+    )
+
+
+def charged_terms(
+    model: ModelFacts, resolved: Resolved, pp_rank: int, use: Use
+) -> tuple[Estimate, Estimate, Estimate, Estimate]:
+    """(activation, non-torch, charged graphs, captured graphs) of one stage, as the calibration in use corrects them."""
+    activation = overhead.activation(model, resolved, pp_rank)
+    situation = Situation(
+        model_id=use.model_id,
+        tensor_parallel_size=resolved.tp,
+        pipeline_parallel_size=resolved.pp,
+        runner=resolved.runner,
+        stage=stage_of(activation),
+    )
+    return (
+        calibrated(activation, "activation", situation, use.calibration),
+        calibrated(overhead.non_torch(model, resolved, pp_rank), "non_torch", situation, use.calibration),
+        calibrated(overhead.cuda_graphs(model, resolved, pp_rank), "graph_estimate", situation, use.calibration),
+        calibrated(
+            overhead.cuda_graphs_actual(model, resolved, pp_rank), "captured_graphs", situation, use.calibration
+        ),
     )
 
 

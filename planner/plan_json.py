@@ -20,6 +20,7 @@ def to_json(plan: Plan, model: ModelFacts) -> dict[str, Any]:  # Any: JSON
         "gpu_memory_bytes": plan.gpu_total.best_bytes,
         "vllm_version": plan.vllm_version,
         "era": plan.era,
+        "calibration": plan.calibration,
         "will_start": plan.will_start,
         "reason": plan.reason,
         "vllm_error": plan.vllm_error,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from planner.advice import advise
 from planner.answer import Plan
 from planner.budget import plan
+from planner.calibration import Calibration
 from planner.draft_models import WITHOUT_MODEL, catalogued_draft, read_draft
 from planner.facts import Finding
 from planner.inventory import ModelDocuments, ModelFacts
@@ -41,7 +42,7 @@ def _minor(version: Version) -> int:
     return version.minor if version.major == 0 else 1000 * version.major + version.minor
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)  # a table of what fits goes over the whole catalogue
 def _facts(documents: ModelDocuments, quantization: str | None, vllm_minor: int) -> ModelFacts:
     return read_model(documents, quantization=quantization, vllm_minor=vllm_minor)
 
@@ -54,13 +55,17 @@ def _facts_with_draft(
 
 
 def answer(
-    request: PlanRequest, documents: ModelDocuments, draft_documents: ModelDocuments | None = None
+    request: PlanRequest,
+    documents: ModelDocuments,
+    draft_documents: ModelDocuments | None = None,
+    calibration: Calibration | None = None,
 ) -> tuple[Plan, ModelFacts]:
     """The plan of `request` with advice when it does not start, and the facts it was made from."""
     model = facts_for(request, documents, draft_documents)
-    result = plan(request, model)
+    planner = partial(plan, calibration=calibration)
+    result = planner(request, model)
     if not result.will_start:
-        advice = advise(result, model, plan)
+        advice = advise(result, model, planner)
         findings = result.findings if advice else (*result.findings, _no_single_change(result))
         result = replace(result, advice=advice, findings=findings)
     return result, model

@@ -84,6 +84,7 @@ class PlanRequest:
     compile_cache: CompileCache = "unknown"
     mean_length_tokens: int | None = None  # for the "at a mean length" concurrency figure
     allow_long_max_model_len: bool = False  # VLLM_ALLOW_LONG_MAX_MODEL_LEN=1
+    calibration: str | None = None  # the name of the host's own constants to plan with; None: the general ones
     flags: EngineFlags = field(default_factory=EngineFlags)
 
     @classmethod

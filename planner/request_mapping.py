@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -31,6 +32,7 @@ _SPECULATIVE_METHODS = frozenset({
     "mlp_speculator", "ngram", "ngram_gpu", "suffix",
 })  # fmt: skip
 _UPLOADED = "uploaded config.json"
+_CALIBRATION = re.compile(r"[A-Za-z0-9._-]{1,63}~[0-9a-f]{8}", re.ASCII)  # a host and a digest
 MAMBA_DTYPES = ("auto", "float32", "float16", "bfloat16")  # MambaDType, vllm/config/cache.py
 
 
@@ -98,6 +100,13 @@ def _read_mean_length(name: str, value: object) -> int:
     return length
 
 
+def _read_calibration(name: str, value: object) -> str:
+    text = read_text(name, value)
+    if _CALIBRATION.fullmatch(text) is None:
+        raise refuse(name, value, "a calibration's name, such as node1~3f2a91bc")
+    return text
+
+
 def _read_config(name: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > LARGEST_CONFIG_CHARACTERS:
         raise PlanError(name, None, f"{name} must be the text of a config.json of at most 1 MiB.")
@@ -161,6 +170,7 @@ REQUEST_READERS: dict[str, Reader] = {
     "compile_cache": one_of("unknown", "cold", "warm"),
     "mean_length_tokens": _read_mean_length,
     "allow_long_max_model_len": read_flag,
+    "calibration": _read_calibration,
 }
 # Other spellings of a key: (the request's field, how to read it).
 _SPELLINGS: dict[str, tuple[str, Reader]] = {

@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner import kv_cache, overhead, weights
-from planner.budget import card_of
+from planner import kv_cache, weights
+from planner.budget import card_of, charged_terms
+from planner.calibration import Calibration
+from planner.calibration_use import Use, choose
 from planner.defaults import Resolved, resolve
 from planner.facts import PlanError
 from planner.inventory import ModelFacts
@@ -39,17 +41,21 @@ class SweepSlice:
     fits: NDArray[np.bool_]
 
 
-def sweep(
+def sweep(  # noqa: PLR0913 - three axes, the question's two halves and the constants to answer with
     request: PlanRequest,
     model: ModelFacts,
     *,
     utilizations: tuple[float, ...],
     max_model_lens: tuple[int, ...],
     variants: tuple[tuple[int, str], ...],
+    calibration: Calibration | None = None,
 ) -> tuple[SweepSlice, ...]:
     """One slice per `(tensor_parallel_size, kv_cache_dtype)` of `variants`, each over every utilisation and length."""
+    use = choose(request, card_of(request), calibration)
     return tuple(
-        _slice(_varied(request, variant, utilizations[0], max(max_model_lens)), model, utilizations, max_model_lens)
+        _slice(
+            _varied(request, variant, utilizations[0], max(max_model_lens)), model, use, (utilizations, max_model_lens)
+        )
         for variant in variants
     )
 
@@ -67,12 +73,13 @@ def _varied(request: PlanRequest, variant: tuple[int, str], utilization: float, 
 
 
 def _slice(
-    request: PlanRequest, model: ModelFacts, utilizations: tuple[float, ...], max_model_lens: tuple[int, ...]
+    request: PlanRequest, model: ModelFacts, use: Use, axes: tuple[tuple[float, ...], tuple[int, ...]]
 ) -> SweepSlice:
     flags = request.flags
+    utilizations, max_model_lens = axes
     try:
-        resolved = resolve(request, model, card_of(request))
-        available = _available_bytes(model, resolved, utilizations)  # where a size that TP cannot cut shows
+        resolved = resolve(request, model, use.gpu)
+        available = _available_bytes(model, resolved, utilizations, use)  # where a size that TP cannot cut shows
     except PlanError as error:
         return _refused(flags, error.text)
     refusal = next((finding.text for finding in resolved.findings if finding.severity == "refusal"), None)
@@ -109,24 +116,20 @@ def _refused(flags: EngineFlags, text: str) -> SweepSlice:
     )
 
 
-def _available_bytes(model: ModelFacts, resolved: Resolved, utilizations: tuple[float, ...]) -> Bytes:
+def _available_bytes(model: ModelFacts, resolved: Resolved, utilizations: tuple[float, ...], use: Use) -> Bytes:
     """The pool's bytes `[stage, utilisation]`."""
     total = resolved.gpu.total.best_bytes
     requested = np.array([math.ceil(total * utilization) for utilization in utilizations], dtype=np.int64)
     given = resolved.flags.kv_cache_memory_bytes
     if given is not None:
         return np.full((resolved.pp, len(utilizations)), given, dtype=np.int64)
-    parts = [_charged_bytes(model, resolved, stage) for stage in range(resolved.pp)]
+    parts = [_charged_bytes(model, resolved, stage, use) for stage in range(resolved.pp)]
     return requested[None, :] - np.array(parts, dtype=np.int64)[:, None]
 
 
-def _charged_bytes(model: ModelFacts, resolved: Resolved, stage: int) -> int:
-    parts = (
-        weights.rank_weights(model, resolved, stage).load,
-        overhead.activation(model, resolved, stage),
-        overhead.non_torch(model, resolved, stage),
-        overhead.cuda_graphs(model, resolved, stage),
-    )
+def _charged_bytes(model: ModelFacts, resolved: Resolved, stage: int, use: Use) -> int:
+    activation, non_torch, graphs, _ = charged_terms(model, resolved, stage, use)
+    parts = (weights.rank_weights(model, resolved, stage).load, activation, non_torch, graphs)
     return sum(part.best_bytes for part in parts)
 
 

@@ -1,0 +1,184 @@
+"""What one start of vLLM measured, term by term and rank by rank, in the terms of a plan.
+
+vLLM prints some terms as sums that differ by release; here they are taken apart. A figure that cannot be told is None.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.facts import Basis, Estimate, PlanError
+from planner.startup_log import RankMemory, StartOutcome, StartupLog
+from planner.units import GIB
+from planner.versions import Era, Version, era_of, parse_version
+
+Term = Literal["activation", "non_torch", "graph_estimate", "captured_graphs"]
+TERMS: tuple[Term, ...] = ("activation", "non_torch", "graph_estimate", "captured_graphs")
+
+_FIRST_CHARGED = Version(0, 20, 0)  # the graph estimate comes off the budget (envs.py)
+_STAGE = re.compile(r"PP(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRank:
+    """One card's figures. `activation` is the transient peak alone; `activation_printed` is as vLLM prints it."""
+
+    rank: str = ""
+    pp_rank: int | None = None  # None: the log names no stage
+    weights: Estimate | None = None
+    activation: Estimate | None = None
+    activation_printed: Estimate | None = None  # from 0.27 on with the graph estimate in it
+    non_torch: Estimate | None = None
+    graph_estimate: Estimate | None = None
+    captured_graphs: Estimate | None = None
+    kv_pool: Estimate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredStart:
+    """One start, whether it succeeded or not; None where nothing says it."""
+
+    source: str  # the file's name, or a row's
+    version: str | None = None
+    model_name: str | None = None
+    tensor_parallel_size: int | None = None
+    pipeline_parallel_size: int | None = None
+    utilization: float | None = None
+    total: Estimate | None = None  # the card's CUDA total
+    free_at_start: Estimate | None = None
+    ranks: tuple[MeasuredRank, ...] = ()
+    tokens: int | None = None
+    blocks: int | None = None
+    concurrency: float | None = None
+    max_model_len: int | None = None
+    needed: Estimate | None = None  # of a failed start: what one request needs
+    available: Estimate | None = None  # and what there was
+    estimated_length: int | None = None
+    outcome: StartOutcome = "unknown"
+    failure: str | None = None
+
+    @property
+    def weakest(self) -> MeasuredRank | None:
+        """The rank with the least memory for the KV cache: it bounds the pool. The first where none prints it."""
+        printing = [rank for rank in self.ranks if rank.kv_pool is not None]
+        if printing:
+            return min(printing, key=lambda rank: rank.kv_pool.best_bytes if rank.kv_pool else 0)
+        return next(iter(self.ranks), None)
+
+
+def release(version: str | None) -> Version | None:
+    """The release that `version` names, None where it names none."""
+    try:
+        return None if version is None else parse_version(version)
+    except PlanError:
+        return None
+
+
+def is_graph_estimate_charged(version: Version) -> bool:
+    """Whether this release takes its estimate of graph memory off the budget."""
+    return version >= _FIRST_CHARGED
+
+
+# -- from a log ---------------------------------------------------------------------------------------------------------
+
+
+def from_log(log: StartupLog, source: str, version: str | None = None) -> MeasuredStart:
+    """The start that `log` tells of; `version` stands in where the log names no release."""
+    number = release(log.vllm_version) or release(version)
+    total = _first(log, "card_total")
+    return MeasuredStart(
+        source=source,
+        version=log.vllm_version or version,
+        model_name=log.model_name,
+        tensor_parallel_size=log.tensor_parallel_size,
+        pipeline_parallel_size=log.pipeline_parallel_size,
+        utilization=log.gpu_memory_utilization,
+        total=total,
+        free_at_start=_first(log, "free_at_start"),
+        ranks=tuple(_rank(rank, number, log, total) for rank in log.ranks),
+        tokens=log.kv_cache_tokens,
+        blocks=log.num_gpu_blocks,
+        concurrency=log.max_concurrency,
+        max_model_len=log.max_model_len,
+        needed=_first(log, "needed_kv"),
+        available=_first(log, "failed_available_kv"),
+        estimated_length=getattr(log, "estimated_max_model_len", None),
+        outcome=log.outcome,
+        failure=log.failure,
+    )
+
+
+def _first(log: StartupLog, name: str) -> Estimate | None:
+    found = getattr(log, name, None)
+    return found if isinstance(found, Estimate) else log.memory(name) if hasattr(RankMemory, name) else None
+
+
+def _rank(rank: RankMemory, version: Version | None, log: StartupLog, total: Estimate | None) -> MeasuredRank:
+    stage = _STAGE.search(rank.rank)
+    consumed: Estimate | None = getattr(rank, "consumed", None)
+    estimate = rank.cuda_graphs_estimate or _from_equivalent(log, total)
+    non_torch = rank.non_torch
+    if non_torch is None and consumed is not None and rank.weights is not None:
+        non_torch = less(consumed, rank.weights)
+    return MeasuredRank(
+        rank=rank.rank,
+        pp_rank=int(stage[1]) if stage else None,
+        weights=rank.weights,
+        activation=transient(rank.activation_peak, estimate, version),
+        activation_printed=rank.activation_peak,
+        non_torch=non_torch,
+        graph_estimate=estimate,
+        captured_graphs=rank.cuda_graphs,
+        kv_pool=rank.available_kv,
+    )
+
+
+def _from_equivalent(log: StartupLog, total: Estimate | None) -> Estimate | None:
+    """The graph estimate as the share of the card by which its "equivalent" utilisation is lower."""
+    equivalent: float | None = getattr(log, "equivalent_utilization", None)
+    if equivalent is None or log.gpu_memory_utilization is None or total is None:
+        return None
+    share = log.gpu_memory_utilization - equivalent
+    half = total.best_bytes / 10_000  # four decimals are printed
+    best = share * total.best_bytes
+    return Estimate(
+        best_bytes=round(best),
+        low_bytes=round(best - half),
+        high_bytes=round(best + half),
+        basis=Basis(
+            kind="read", note="the difference of the two utilisations that vLLM prints, times the card's total"
+        ),
+    )
+
+
+def transient(printed: Estimate | None, graphs: Estimate | None, version: Version | None) -> Estimate | None:
+    """The activation peak alone: from 0.27 on the printed one holds the graph estimate too."""
+    is_sum = version is not None and era_of(version) >= Era.V027_031
+    if printed is None or not is_sum:
+        return printed
+    return None if graphs is None else less(printed, graphs)
+
+
+def less(whole: Estimate, part: Estimate) -> Estimate:
+    """`whole - part`, with the uncertainty of both."""
+    return Estimate(
+        best_bytes=whole.best_bytes - part.best_bytes,
+        low_bytes=whole.low_bytes - part.high_bytes,
+        high_bytes=whole.high_bytes - part.low_bytes,
+        basis=Basis(kind="read", note="one printed figure less another"),
+        formula=f"{whole.best_bytes / GIB:.2f} - {part.best_bytes / GIB:.2f} GiB",
+    )
+
+
+def printed_gib(value: float, note: str, decimals: int = 2) -> Estimate:
+    """The bytes of a figure printed in GiB, with the interval that rounding to `decimals` leaves."""
+    half = 0.5 * 10**-decimals
+    return Estimate(
+        best_bytes=round(value * GIB),
+        low_bytes=round((value - half) * GIB),
+        high_bytes=round((value + half) * GIB),
+        basis=Basis(kind="read", note=note),
+        formula=f"{value} GiB",
+    )
