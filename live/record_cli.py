@@ -21,8 +21,8 @@ from live.monitor import Keeping
 from live.nvml_beside import cards_beside
 from live.recorder import Recorder
 from live.recording import Gap, Mark, Recording
-from live.recording_export import read_csv, write_csv, write_parquet
 from live.recording_schema import RecordingError
+from live.recording_tables import read_table, write_table
 from live.replay import FASTEST, SLOWEST, checked_speed, snapshots
 from live.samples import EngineSnapshot
 from live.snapshot_json import snapshot_to_json
@@ -33,6 +33,7 @@ from planner.units import MIB
 
 _Parser = TypeVar("_Parser", bound=argparse.ArgumentParser)
 _LOOK_SECONDS = 0.2
+_TABLES = {".csv", ".parquet"}
 _NUMBERS = re.compile(r"\d+")  # a count of seconds makes no new line
 RECORD_COMMANDS = ("record", "replay", "convert")
 
@@ -57,8 +58,10 @@ def add_record_commands(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     replay.add_argument("--no-wait", action="store_true", help="write everything at once")
     replay.add_argument("--json", action="store_true", help="write a JSON record a line")
-    convert = commands.add_parser("convert", help="a recording to .csv or .parquet, a .csv back, or a whole copy")
-    convert.add_argument("source", type=Path, metavar="IN", help="a recording, or a .csv that was made of one")
+    convert = commands.add_parser("convert", help="a recording to .csv or .parquet, a table back, or a whole copy")
+    convert.add_argument(
+        "source", type=Path, metavar="IN", help="a recording, or a .csv or .parquet that was made of one"
+    )
     convert.add_argument("--out", type=Path, required=True, metavar="OUT", help="a new .csv, .parquet or .kvscope file")
 
 
@@ -232,10 +235,11 @@ def _convert(arguments: argparse.Namespace, output: TextIO) -> int:
     source, out = arguments.source, arguments.out
     if out.exists():
         raise RecordingError("exists", f"{out} exists; choose another name.")
-    kind = (source.suffix.lower() == ".csv", out.suffix.lower())
-    if kind not in {(False, ".csv"), (False, ".parquet"), (False, ".kvscope"), (True, ".kvscope")}:
+    is_table = source.suffix.lower() in _TABLES
+    if out.suffix.lower() not in ({".kvscope"} if is_table else {*_TABLES, ".kvscope"}):
         text = (
-            f"{source.name} cannot become {out.name}: a recording becomes .csv, .parquet or .kvscope, a .csv .kvscope."
+            f"{source.name} cannot become {out.name}: a recording becomes .csv, .parquet or .kvscope, a .csv or .parquet "
+            "becomes .kvscope."
         )
         raise PlanError("out", str(out), text)
     try:
@@ -246,17 +250,11 @@ def _convert(arguments: argparse.Namespace, output: TextIO) -> int:
 
 
 def _converted(source: Path, out: Path) -> str:
-    if source.suffix.lower() == ".csv":
-        with (
-            source.open(encoding="utf-8", newline="") as text,
-            closing(read_csv(text, out, About(source=f"CSV {source.name}"))) as made,
-        ):
+    if source.suffix.lower() in _TABLES:
+        with closing(read_table(source, out)) as made:
             return f"{made.summary().num_ticks} ticks"
     with closing(_opened(source)) as recording:
         if out.suffix.lower() == ".kvscope":
             recording.save_copy(out)
             return f"{recording.summary().num_ticks} ticks"
-        if out.suffix.lower() == ".parquet":
-            return f"{write_parquet(recording, out)} rows"
-        with out.open("w", encoding="utf-8", newline="") as text:
-            return f"{write_csv(recording, text)} rows"
+        return f"{write_table(recording, out)} rows"

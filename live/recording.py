@@ -222,6 +222,11 @@ class Recording:
             found = latest_document(connection, time_ms)
             return "" if found is None else found.text
 
+    def document_times(self) -> list[int]:
+        """The times at which the words changed, in their order."""
+        with self._reading() as connection:
+            return [int(row[0]) for row in connection.execute("SELECT time_ms FROM document ORDER BY time_ms")]
+
     def gaps(self, start_ms: int = 0, end_ms: int = _FOREVER_MS) -> tuple[Gap, ...]:
         """The gaps that touch `[start_ms, end_ms)`."""
         with self._reading() as connection:
@@ -251,9 +256,7 @@ class Recording:
 
     def frame_at(self, kind: str, time_ms: int) -> tuple[int, bytes] | None:
         """The last payload of `kind` at or before `time_ms`, with its time; None where there is none."""
-        statement = (
-            "SELECT time_ms, payload FROM frame WHERE kind = ? AND time_ms <= ? ORDER BY time_ms DESC, frame_id DESC LIMIT 1"
-        )
+        statement = "SELECT time_ms, payload FROM frame WHERE kind = ? AND time_ms <= ? ORDER BY time_ms DESC, frame_id DESC LIMIT 1"
         with self._reading() as connection:
             row = connection.execute(statement, (kind, time_ms)).fetchone()
             return None if row is None else (int(row[0]), bytes(row[1]))

@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from live.recording import Recording
-from live.recording_export import read_csv
 from live.recording_schema import LARGEST_UPLOAD_BYTES, RecordingError
-from live.store import About
+from live.recording_tables import read_table
 from planner.units import MIB
 
 _PIECE_BYTES = MIB
 
 
 def open_upload(content: BinaryIO, file_name: str, largest_bytes: int = LARGEST_UPLOAD_BYTES) -> Recording:
-    """The recording in `content`, a recording's file or a CSV made of one; raises `RecordingError` with one sentence.
+    """The recording in `content`, a recording's file, or a CSV or Parquet file made of one; raises `RecordingError` with one sentence.
 
     Its file has no name any more where the system allows that, so that nothing stays behind.
     """
@@ -28,10 +27,9 @@ def open_upload(content: BinaryIO, file_name: str, largest_bytes: int = LARGEST_
         name = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(file_name).name).lstrip(".")[-80:] or "upload"
         path = folder / name
         _write(content, path, file_name, largest_bytes)
-        if path.suffix.lower() != ".csv":
+        if path.suffix.lower() not in {".csv", ".parquet"}:
             return Recording.open_untrusted(path, largest_bytes)
-        with path.open(encoding="utf-8", newline="") as text:
-            return read_csv(text, path.with_suffix(".kvscope"), About(source=f"CSV {name}"))
+        return read_table(path, path.with_suffix(".kvscope"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

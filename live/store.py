@@ -56,6 +56,8 @@ class About:
 class Store:
     """The one writer of a recording; used by one thread at a time."""
 
+    infers_gaps = True  # whether a long time without a tick is a gap; what is imported names its gaps
+
     def __init__(self, connection: sqlite3.Connection, lock: WriterLock, path: Path, retention: Retention) -> None:
         self._connection = connection
         self._lock = lock
@@ -65,14 +67,16 @@ class Store:
         self._load()
 
     @classmethod
-    def create(cls, path: Path, about: About, retention: Retention | None = None) -> Store:
+    def create(cls, path: Path, about: About, retention: Retention | None = None, *, infers_gaps: bool = True) -> Store:
         """A new recording at `path`, which must not exist."""
         if path.exists():
             raise RecordingError("exists", f"{path.name} exists; choose another name, or go on with it by --append.")
         with _disk_faults(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = WriterLock(path)
-        return cls._opened(path, lock, retention or Retention(), about)
+        store = cls._opened(path, lock, retention or Retention(), about)
+        store.infers_gaps = infers_gaps
+        return store
 
     @classmethod
     def resume(cls, path: Path, retention: Retention | None = None) -> Store:
@@ -197,12 +201,19 @@ class Store:
         if self._open_gap is not None:
             self._connection.execute("UPDATE gap SET end_ms = ? WHERE start_ms = ?", (time_ms, self._open_gap[0]))
             self._open_gap = None
-        elif self.last_ms is not None and time_ms - self.last_ms > self._longest_hole_ms:
+        elif self.infers_gaps and self.last_ms is not None and time_ms - self.last_ms > self._longest_hole_ms:
             start_ms = self.last_ms + min(self._interval_ms, (time_ms - self.last_ms) // 2)
             text = "Nobody was sampling: the recorder was stopped, or the machine slept."
             self._connection.execute(
                 "INSERT OR REPLACE INTO gap VALUES (?, ?, ?, ?)", (start_ms, time_ms, STOPPED_STATE, text)
             )
+
+    def keep_gap(self, start_ms: int, end_ms: int, state: str, text: str) -> None:
+        """Commit a whole gap as it was elsewhere."""
+        if end_ms < start_ms:
+            raise RecordingError("wrong_time", f"A gap that begins at {start_ms} ms cannot end at {end_ms} ms.")
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO gap VALUES (?, ?, ?, ?)", (start_ms, end_ms, state, text))
 
     def fold(self) -> None:
         """Compress the newest ticks now, as happens by itself every `CHUNK_TICKS`."""

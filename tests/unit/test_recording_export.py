@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from live.recording import Recording
-from live.recording_export import csv_text, read_csv, write_parquet
+from live.recording_export import csv_text, read_csv
+from live.recording_parquet import write_parquet
 from live.recording_schema import RecordingError
 from live.replay import snapshots
 from live.sample_codec import encode, stamped
