@@ -24,6 +24,9 @@ _RANK_TOLERANCE = (
 )
 
 
+_PARALLEL_SIZES = (1, 2, 4, 8)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedNumber:
     """One number of the engine beside the plan's; `text` says why they differ, or what is not known."""
@@ -35,6 +38,7 @@ class ComparedNumber:
     high: float
     state: RowState
     text: str = ""
+    adjusted: float | None = None  # of the plan with the engine's own settings, where that is another
 
     @property
     def error_fraction(self) -> float | None:
@@ -63,6 +67,7 @@ class EngineFacts:
     vllm_version: str | None = None
     models: tuple[ServedModel, ...] = ()
     num_engines: int = 1
+    server_info: str | None = None  # /server_info's text, of a server in development mode
 
 
 _POOL_NUMBERS: tuple[tuple[str, Callable[[KvPool], float]], ...] = (
@@ -137,12 +142,28 @@ def _hybrid(name: str, actual: float, plan: Plan, replan: Replan | None) -> str 
     )
 
 
+def _other_parallel(name: str, actual: float, plan: Plan, replan: Replan | None) -> str | None:
+    """Whether another tensor_parallel_size, which no metric exports, gives the number."""
+    flags = plan.request.flags
+    for size in _PARALLEL_SIZES:
+        if size == flags.tensor_parallel_size:
+            continue
+        other = _replanned(replace(plan.request, flags=replace(flags, tensor_parallel_size=size)), replan)
+        if other is not None and _is_near(name, actual, other):
+            return (
+                f"It is the pool of tensor_parallel_size={size}; the plan has {flags.tensor_parallel_size}, and no metric "
+                "exports which it is."
+            )
+    return None
+
+
 def _structure(name: str, actual: float, plan: Plan, facts: EngineFacts, replan: Replan | None) -> str | None:
     """The explanation that no setting of cache_config_info shows."""
     return (
         _data_parallel(name, actual, plan, facts)
         or _hybrid(name, actual, plan, replan)
         or _other_rank(name, actual, plan)
+        or _other_parallel(name, actual, plan, replan)
     )
 
 
@@ -152,6 +173,10 @@ def _row(name: str, actual: float | None, plan: Plan, state: RowState, text: str
     return ComparedNumber(
         name=name, actual=actual, predicted=read(plan.pool), low=low, high=high, state=state, text=text
     )
+
+
+def _with_adjusted(number: ComparedNumber, adjusted: Plan | None) -> ComparedNumber:
+    return number if adjusted is None else replace(number, adjusted=dict(_POOL_NUMBERS)[number.name](adjusted.pool))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,5 +225,6 @@ def compare_with_plan(
         causes += flag_causes(config, plan)
     adjusted = _replanned(with_causes(plan.request, causes), replan) if causes else None
     comparison = _Comparison(plan=plan, adjusted=adjusted, causes=tuple(causes), facts=facts, replan=replan)
-    numbers = tuple(comparison.number(name, getattr(config, name, None)) for name, _ in _POOL_NUMBERS)
+    found = (comparison.number(name, getattr(config, name, None)) for name, _ in _POOL_NUMBERS)
+    numbers = tuple(_with_adjusted(number, adjusted) for number in found)
     return PlanComparison(numbers=numbers, causes=tuple(causes), adjusted=adjusted)
