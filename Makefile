@@ -54,6 +54,8 @@ messages: .venv/.test-ready
 	$(BIN)/pybabel -q compile -d pages/locale -D kvscope
 
 score: .venv/.run-ready
+	$(BIN)/python -m planner score --markdown > docs/accuracy.md
+	$(BIN)/python -m planner score --record > planner/data/accuracy.json
 	$(BIN)/python -m planner score
 
 clean:

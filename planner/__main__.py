@@ -9,7 +9,7 @@ from importlib import import_module
 # Subcommand -> module with `main(argv) -> exit status`; imported only when called.
 _COMMANDS = {
     "plan": "planner.plan_cli",
-    "score": "planner.score",
+    "score": "planner.score_cli",
     "simulate": "planner.simulate_cli",
     "workload": "planner.workload_cli",
 }

@@ -24,8 +24,10 @@ class Constant:
 
     @property
     def support(self) -> str:
-        """How much stands behind it, in words."""
-        return "one row" if self.rows == 1 else f"{self.rows} rows, {self.models} models"
+        """How much stands behind it, in words; "one row" and "one model" mark what little supports."""
+        if self.rows == 1:
+            return "one row"
+        return f"{self.rows} rows of one model" if self.models == 1 else f"{self.rows} rows, {self.models} models"
 
 
 # -- sampler: bytes per logit beside the logits themselves (rows x vocabulary) ------------------------------------------
@@ -100,16 +102,16 @@ TP_NVLINK_BASE_GIB = 2.05
 TP_NVLINK_BASE_PER_DOUBLING_GIB = 0.03
 TP_NVLINK_PER_LAYER_GIB = 0.0006
 TP_NVLINK_PER_LAYER_PER_DOUBLING_GIB = 0.0010
-NON_TORCH_TP_NVLINK_021 = Constant(best=1.74, low=0.60, high=2.40, source="H200 TP 8: one row", rows=1, models=1)
+NON_TORCH_TP_NVLINK_021 = Constant(best=1.74, low=0.60, high=2.40, source="H200 TP 8", rows=1, models=1)
 # Over PCIe: 0.18 GiB at TP 2 (4090, RTX PRO 6000), 0.7 at TP 4 (RTX PRO 6000), experts' workspace and tables apart.
 TP_PCIE_PER_RANK_GIB = 0.20
 TP_PCIE_BASE_GIB = -0.15
 NON_TORCH_AMD_APU = Constant(best=0.50, low=0.20, high=1.60, source="Strix Halo", rows=2, models=1)
 # Beside the activation on one MI300X: 1.1 (0.17.1), 2.2 (V0), 3.6 GiB (0.31, an encoder in it); hipBLASLt keeps 76 MiB.
 NON_TORCH_AMD = Constant(best=1.10, low=0.30, high=3.60, source="MI300X pools", rows=3, models=3)
-NON_TORCH_AMD_TP = Constant(best=3.50, low=1.00, high=5.60, source="R9700 TP 4: one row", rows=1, models=1)
-NON_TORCH_XPU = Constant(best=1.50, low=0.90, high=1.70, source="Arc Pro B60, V1 runner: one row", rows=1, models=1)
-NON_TORCH_XPU_V2 = Constant(best=0.83, low=0.60, high=1.50, source="Arc Pro B60, V2 runner: one row", rows=1, models=1)
+NON_TORCH_AMD_TP = Constant(best=3.50, low=1.00, high=5.60, source="R9700 TP 4", rows=1, models=1)
+NON_TORCH_XPU = Constant(best=1.50, low=0.90, high=1.70, source="Arc Pro B60, V1 runner", rows=1, models=1)
+NON_TORCH_XPU_V2 = Constant(best=0.83, low=0.60, high=1.50, source="Arc Pro B60, V2 runner", rows=1, models=1)
 # GB10 and Thor: free memory is the system's, so page cache and other processes count. 0.13: 1.6 GiB beside the activation
 # with 15 GiB of weights, 1.9 with 29; 0.18 to 0.27: 2.0 with 1, 4.8 with 22, 5.5 with 34, 4.2 with 48, 4.3 and 5.5 with 51;
 # 0.30: near nothing.

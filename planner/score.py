@@ -1,16 +1,12 @@
 """Predict start-up rows and compare: what a plan says against what the engine logged, term by term.
 
-`python -m planner score [FILE.jsonl ...] [--json | --markdown | --leave-one-out] [--configs DIR]`. A row that cannot be predicted is listed with
-the reason; one whose vLLM release is not stated is tried under each era, and reported apart.
+A row that cannot be predicted keeps the reason; one whose vLLM release is not stated is tried under each era, and reported apart.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +16,7 @@ from planner.facts import PlanError
 from planner.inventory import ModelDocuments, ModelFacts
 from planner.planning import facts_for
 from planner.request import PlanRequest
-from planner.truth import CARRIED_ROWS, TruthRow, documents_for, read_rows, request_for, with_length
+from planner.truth import TruthRow, documents_for, request_for, with_length
 from planner.units import GIB
 from planner.versions import Era, era_of, parse_version
 
@@ -84,6 +80,13 @@ class Scored:
     fitted_class: str = ""  # rows that share the fitted constants of the memory beside weights and activation
     reason: str | None = None
     plan_reason: str = ""
+    source: str = ""  # where the row's log is, as the row says
+    note: str = ""  # what the row says beside its figures
+
+    @property
+    def pool(self) -> Comparison | None:
+        """The KV pool's comparison where the planner predicted it; None for a pool that the user fixed."""
+        return None if self.is_pool_given else self.find("kv_pool")
 
     def find(self, name: str) -> Comparison | None:
         """The comparison of that name, if the row logs it."""
@@ -97,6 +100,8 @@ def score_rows(rows: Sequence[TruthRow], extra_configs: Path | None = None) -> t
 
 def score_row(row: TruthRow, extra_configs: Path | None = None) -> Scored:
     """One row's outcome; an unstated release is the candidate that fits the pool (or tokens) best."""
+    if row.problem is not None:
+        return _unpredicted(row, row.problem)
     try:
         documents = documents_for(row, extra_configs)
     except PlanError as error:
@@ -179,14 +184,18 @@ def _unpredicted(row: TruthRow, reason: str | None) -> Scored:
         grade=row.grade,
         group=_group(row, str(row.values.get("gpu_name") or "")),
         reason=reason,
+        source=str(row.values.get("source_url") or "not named"),
+        note=str(row.values.get("notes") or ""),
     )
 
 
 def _group(row: TruthRow, gpu_name: str) -> Group:
-    if row.version is None:
+    try:
+        version = parse_version(row.version or "")
+    except PlanError:
         return "version not stated"
-    is_017 = era_of(parse_version(row.version)) is Era.V017_020
-    return "0.17-0.20 on H100" if is_017 and "H100" in gpu_name else "other, version stated"
+    is_first = era_of(version) is Era.V017_020 and "H100" in gpu_name
+    return "0.17-0.20 on H100" if is_first else "other, version stated"
 
 
 def _misfit(outcome: Scored) -> float:
@@ -269,42 +278,3 @@ def _estimated_length(row: TruthRow, answer: Plan) -> Comparison | None:
     if logged is None:
         return None
     return Comparison(name="estimated_length", predicted=answer.pool.estimated_max_model_len, logged=logged)
-
-
-# -- command ------------------------------------------------------------------------------------------------------------
-
-
-def main(argv: Sequence[str]) -> int:
-    """The exit status of `python -m planner score`: 0, or 2 with one line on stderr for unreadable input."""
-    from planner.score_report import leave_one_out_tables, markdown, text_report  # noqa: PLC0415 - only here are tables drawn
-
-    parser = argparse.ArgumentParser(prog="python -m planner score", description=__doc__)
-    parser.add_argument("files", nargs="*", type=Path, help="JSON Lines files of rows (default: those of the project)")
-    parser.add_argument("--configs", type=Path, help="a folder of more configs, tried after the catalogue")
-    parser.add_argument("--grades", default="AB", help="letters of the grades to count in tables (default AB)")
-    parser.add_argument("--json", action="store_true", help="one JSON object a row")
-    parser.add_argument("--markdown", action="store_true", help="the accuracy tables of the documentation")
-    parser.add_argument("--leave-one-out", action="store_true", help="pools refitted without each row's own model")
-    options = parser.parse_args(argv)
-    try:
-        rows = [row for path in options.files or sorted(CARRIED_ROWS.glob("*.jsonl")) for row in _rows_of(path)]
-    except PlanError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    scored = score_rows(rows, options.configs)
-    if options.json:
-        sys.stdout.writelines(f"{json.dumps(asdict(item))}\n" for item in scored)
-        return 0
-    counted = tuple(item for item in scored if item.grade in options.grades)
-    if options.leave_one_out:
-        sys.stdout.write(leave_one_out_tables(counted))
-        return 0
-    sys.stdout.write(markdown(counted) if options.markdown else text_report(counted))
-    return 0
-
-
-def _rows_of(path: Path) -> tuple[TruthRow, ...]:
-    try:
-        return read_rows(path.read_text(encoding="utf-8").splitlines(), path.name)
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlanError("file", str(path), f"{path} cannot be read: {error}.") from None

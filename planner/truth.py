@@ -6,6 +6,7 @@ A row is one JSON object a line with the fields of planner/data/truth. GiB value
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ CARRIED_ROWS = Path(__file__).parent / "data" / "truth"
 CONFIGS = CARRIED_ROWS / "configs"
 MEMORY_FAILURES = ("max_model_len does not fit", "no memory for cache blocks", "free memory below requested")
 
+_LARGEST_NUMBER = 1e15  # beyond it a value is no measurement
 # CUDA context and communicator: 0.1 to 2.0 GiB in logs, and a tenth of a unified memory is the system's.
 _LARGEST_CONTEXT_GIB, _LARGEST_CONTEXT_SHARE = 2.0, 0.1
 # Names that logs give a chip: unified memory of 120 GiB is a GB10's.
@@ -50,6 +52,7 @@ class TruthRow:
     """One start-up: its parsed JSON object, with typed looks at it."""
 
     values: Mapping[str, Any]  # one row of JSON, checked where it is read
+    problem: str | None = None  # why the line is no row
 
     @property
     def row_id(self) -> str:
@@ -59,7 +62,8 @@ class TruthRow:
     @property
     def grade(self) -> str:
         """A (a log read whole) to D; "A" where the row does not say, so that any row can be scored."""
-        return str(self.values.get("evidence") or "A")[0]
+        found = re.match(r"\s*([A-D])\b", str(self.values.get("evidence") or ""))
+        return found[1] if found else "A"
 
     @property
     def model_id(self) -> str | None:
@@ -71,7 +75,7 @@ class TruthRow:
     def version(self) -> str | None:
         """The vLLM release, or None when the row does not state one."""
         text = self.values.get("vllm_version")
-        return str(text).split()[0] if text else None
+        return next(iter(str(text).split()), None) if text else None
 
     @property
     def engine(self) -> str:
@@ -81,8 +85,9 @@ class TruthRow:
     def number(self, name: str) -> float | None:
         """A measured value, or None."""
         value = self.values.get(name)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return float(value) if is_number and value is not None else None
+        if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LARGEST_NUMBER:
+            return None
+        return None if math.isnan(value) else float(value)
 
     def integer(self, name: str) -> int | None:
         """A measured count, or None."""
@@ -105,19 +110,19 @@ class TruthRow:
 
 
 def read_rows(lines: Iterable[str], name: str) -> tuple[TruthRow, ...]:
-    """The rows of a JSON Lines text; raises `PlanError` with the line that is not an object."""
-    rows = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            values = json.loads(line)
-        except ValueError as error:
-            raise PlanError("file", name, f"{name} line {number} is not JSON ({error}).") from None
-        if not isinstance(values, dict):
-            raise PlanError("file", name, f"{name} line {number} is not a JSON object.")
-        rows.append(TruthRow(values=values))
-    return tuple(rows)
+    """The rows of a JSON Lines text; a line that is no JSON object is a row with its `problem`."""
+    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    return tuple(_read_row(line, f"{name} line {number}") for number, line in numbered)
+
+
+def _read_row(line: str, place: str) -> TruthRow:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return TruthRow(values={"id": place}, problem=f"the line is not JSON ({str(error)[:80]})")
+    if not isinstance(values, dict):
+        return TruthRow(values={"id": place}, problem="the line is not a JSON object")
+    return TruthRow(values={"id": place} | values)
 
 
 # -- the model ----------------------------------------------------------------------------------------------------------
@@ -307,7 +312,7 @@ def _flags(row: TruthRow, model: ModelDocuments) -> EngineFlags:
         max_model_len=row.integer("max_model_len"),
         max_num_seqs=row.integer("max_num_seqs"),
         max_num_batched_tokens=row.integer("max_num_batched_tokens"),
-        kv_cache_dtype=str(row.values.get("kv_cache_dtype") or "auto").split()[0],
+        kv_cache_dtype=(str(row.values.get("kv_cache_dtype") or "").split() or ["auto"])[0],
         dtype=str(row.values.get("dtype") or "auto"),
         quantization=_quantization(row, model),
         enforce_eager=bool(row.values.get("enforce_eager")),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
-from planner.score import Comparison, Scored, main, score_row
+from planner.score import Comparison, Scored, score_row
 from planner.score_report import card_errors, coverage, markdown, quantile, relative_errors, verdicts
 from planner.truth import TruthRow
 
@@ -128,20 +125,3 @@ def test_the_page_lists_every_row_that_was_not_predicted() -> None:
 
     assert "| odd | model | no card |" in page
     assert "1 of them predicted" in page
-
-
-def test_json_output_is_one_object_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps(_LLAMA) + "\n")
-
-    status = main([str(path), "--json"])
-
-    assert status == 0
-    assert json.loads(capsys.readouterr().out)["row_id"] == "llama"
-
-
-def test_a_missing_file_is_one_line_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status = main([str(tmp_path / "absent.jsonl")])
-
-    assert status == 2
-    assert "cannot be read" in capsys.readouterr().err

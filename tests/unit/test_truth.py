@@ -101,10 +101,28 @@ def test_a_lifted_length_reaches_the_config() -> None:
     assert json.loads(with_length(_DOCUMENTS, 9000).config_json)["max_position_embeddings"] == 9000
 
 
-@pytest.mark.parametrize("line", ["{", "[1]"])
-def test_a_line_that_is_no_object_is_refused_with_its_number(line: str) -> None:
-    with pytest.raises(PlanError, match="line 2"):
-        read_rows(["{}", line], "rows.jsonl")
+@pytest.mark.parametrize(
+    ("line", "problem"), [("{", "not JSON"), ("[1]", "not a JSON object"), ("[" * 9999, "not JSON")]
+)
+def test_a_line_that_is_no_object_is_a_row_with_its_problem(line: str, problem: str) -> None:
+    first, second = read_rows(["{}", line], "rows.jsonl")
+
+    assert first.problem is None
+    assert second.row_id == "rows.jsonl line 2"
+    assert problem in str(second.problem)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "grade"),
+    [("A: whole log", "A"), ("B", "B"), ("c: inferred", "A"), ("excerpt", "A"), (None, "A"), ("Do", "A")],
+)
+def test_a_grade_is_a_letter_of_its_own(evidence: str | None, grade: str) -> None:
+    assert _row(evidence=evidence).grade == grade
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e300, True, "8", None])
+def test_what_is_no_measurement_is_absent(number: object) -> None:
+    assert _row(tp=number).integer("tp") is None
 
 
 def test_failures_of_memory_are_told_from_others() -> None:

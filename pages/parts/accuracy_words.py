@@ -1,0 +1,243 @@
+"""Sentences and table rows of the Accuracy page: scores in, words out. Imports no Streamlit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pages.parts import words
+from pages.parts.language import mark, t
+from pages.parts.said import said
+from planner.overhead_support import ConstantSupport
+from planner.peers import PeerFigure
+from planner.score import Comparison, Scored
+from planner.score_causes import cause_of
+from planner.score_stats import (
+    GROUPS,
+    QUANTITIES,
+    Verdicts,
+    band_coverage,
+    card_errors,
+    compared,
+    errors,
+    num_models,
+    quantile,
+    relative_errors,
+)
+
+Row = dict[str, Any]
+GROUP_WORDS = {
+    "0.17-0.20 on H100": mark("0.17 to 0.20 on H100"),
+    "other, version stated": mark("Other cards and releases, release stated"),
+    "version not stated": mark("Release not on record"),
+}
+QUANTITY_WORDS = {
+    "weights": mark("Weights"),
+    "kv_pool": mark("KV cache pool"),
+    "tokens": mark("KV cache tokens"),
+    "blocks": mark("KV blocks"),
+    "concurrency": mark("Concurrency"),
+    "activation": mark("Activation peak"),
+    "non_torch": mark("Non-torch"),
+    "graph_estimate": mark("CUDA graphs, vLLM's estimate"),
+    "needed": mark("Needed by one request, failed starts"),
+    "estimated_length": mark("Longest length that fits, failed starts"),
+}
+_WORST = 10
+_ADDRESS = re.compile(r"https://\S+")
+
+
+def percent(value: float | None) -> str:
+    """A fraction as a percentage to three digits: "0.012 %", "4.81 %"; a dash for nothing."""
+    if value is None:
+        return "–"
+    if value and abs(value) < 0.0001:
+        return f"{value * 100:.3f}\N{NO-BREAK SPACE}%"
+    return f"{value * 100:.3g}\N{NO-BREAK SPACE}%".replace("-", "−")
+
+
+def headline(rows: Sequence[Scored]) -> str:
+    """How right the planner is, in one sentence."""
+    found, band = relative_errors(rows, "kv_pool"), band_coverage(rows)
+    if not found:
+        return t("No start of these logs a KV cache pool.")
+    return t(
+        "Over {starts} real starts of {models} models, half of the KV cache pools were predicted within {median} of what vLLM "
+        "logged and nine of ten within {p90}; {inside} of them lie in the 90 % band.",
+        starts=words.count(len(found)),
+        models=words.count(num_models(item for item, _ in compared(rows, "kv_pool"))),
+        median=percent(quantile(found, 0.5)),
+        p90=percent(quantile(found, 0.9)),
+        inside=percent(band.fraction),
+    )
+
+
+def group_name(group: str) -> str:
+    """A group of starts in the reader's language."""
+    return said(GROUP_WORDS.get(group, group))
+
+
+def pool_error(item: Scored) -> float | None:
+    """The signed error of the pool, as a fraction of the logged one."""
+    pool = item.pool
+    return None if pool is None or pool.logged <= 0 else (pool.predicted - pool.logged) / pool.logged
+
+
+def address(item: Scored) -> str | None:
+    """The address of the row's log, where its source is one."""
+    found = _ADDRESS.match(item.source)
+    return found[0] if found else None
+
+
+def start_rows(rows: Sequence[Scored]) -> list[Row]:
+    """One row a start that logs a pool, the worst first."""
+    shown = [(item, pool_error(item)) for item in rows]
+    known = [(item, error) for item, error in shown if error is not None]
+    return [_start_row(item, error) for item, error in sorted(known, key=lambda pair: -abs(pair[1]))]
+
+
+def _start_row(item: Scored, error: float) -> Row:
+    pool = item.pool
+    return {
+        t("Start"): item.row_id,
+        t("Model"): item.model_id,
+        t("Card"): f"{item.tensor_parallel_size * item.pipeline_parallel_size} × {item.gpu}",
+        "vLLM": item.version,
+        t("Logged, GiB"): pool.logged if pool else None,
+        t("Predicted, GiB"): round(pool.predicted, 2) if pool else None,
+        t("Error, %"): round(100 * error, 3),
+        t("In the band"): t("yes") if pool and pool.is_covered else t("no"),
+        t("Source"): address(item),
+        t("Source in words"): item.source,
+    }
+
+
+def quantity_rows(rows: Sequence[Scored]) -> list[Row]:
+    """The errors of each logged quantity."""
+    found = [(name, errors(rows, name)) for name, _ in QUANTITIES]
+    return [
+        {
+            t("Quantity"): said(QUANTITY_WORDS[name]),
+            t("Starts"): words.count(each.rows),
+            t("Models"): words.count(each.models),
+            t("Mean error"): percent(each.mean),
+            t("Median"): percent(each.median),
+            t("Nine of ten within"): percent(each.p90),
+        }
+        for name, each in found
+        if each.rows
+    ]
+
+
+def band_rows(rows: Sequence[Scored]) -> list[Row]:
+    """How often the 90 % band holds the logged pool, and how wide it is, group by group."""
+    split = [(group_name(group), [item for item in rows if item.group == group]) for group in GROUPS]
+    found = [(name, band_coverage(items)) for name, items in split]
+    return [
+        {
+            t("Group"): name,
+            t("Starts"): words.count(band.rows),
+            t("In the band"): percent(band.fraction),
+            t("Mean half-width"): percent(band.mean_half_width),
+            t("Median half-width"): percent(band.median_half_width),
+            t("Mean half-width, of the card"): percent(band.half_width_of_card),
+        }
+        for name, band in found
+        if band.rows
+    ]
+
+
+def split_rows(rows: Sequence[Scored], title: str, name_of: Callable[[Scored], str]) -> list[Row]:
+    """The errors split by one property of the starts; `title` names it."""
+    labels = sorted({name_of(item) for item in rows})
+    return [_split_row(title, label, [item for item in rows if name_of(item) == label]) for label in labels]
+
+
+def _split_row(title: str, label: str, items: Sequence[Scored]) -> Row:
+    pool = relative_errors(items, "kv_pool")
+    return {
+        title: words.plain(label),
+        t("Starts"): words.count(len(items)),
+        t("Models"): words.count(num_models(items)),
+        t("Weights, median"): percent(quantile(relative_errors(items, "weights"), 0.5)),
+        t("Pool, median"): percent(quantile(pool, 0.5)),
+        t("Pool, nine of ten"): percent(quantile(pool, 0.9)),
+        t("Pool, nine of ten, of the card"): percent(quantile(card_errors(items), 0.9)),
+        t("Concurrency, median"): percent(quantile(relative_errors(items, "concurrency"), 0.5)),
+    }
+
+
+def verdict_rows(found: Verdicts) -> list[Row]:
+    """Logged against predicted: starts and failures on memory."""
+    return [
+        {
+            t("vLLM"): t("started"),
+            t("Predicted to start"): words.count(found.starts - found.false_alarms),
+            t("Predicted to fail"): words.count(found.false_alarms),
+        },
+        {
+            t("vLLM"): t("failed on memory"),
+            t("Predicted to start"): words.count(found.failures - found.failures_predicted),
+            t("Predicted to fail"): words.count(found.failures_predicted),
+        },
+    ]
+
+
+def worst_rows(rows: Sequence[Scored]) -> list[Row]:
+    """The ten starts with the largest error of the pool, each with what is known of why."""
+    known = [(item, comparison) for item, comparison in compared(rows, "kv_pool")]
+    ordered = sorted(known, key=lambda pair: -(pair[1].relative_error or 0.0))[:_WORST]
+    return [_worst_row(item, comparison) for item, comparison in ordered]
+
+
+def _worst_row(item: Scored, pool: Comparison) -> Row:
+    cause = cause_of(item)
+    note = " " + t("The source says: {note}", note=item.note) if item.note else ""
+    return {
+        t("Start"): words.plain(f"{item.row_id} ({item.gpu}, vLLM {item.version})"),
+        t("Predicted"): f"{pool.predicted:.2f} GiB",
+        t("Logged"): f"{pool.logged:.2f} GiB",
+        t("Error"): percent(pool_error(item)),
+        t("Why"): words.plain(f"{said(cause.text)}{note}"),
+    }
+
+
+def skipped_rows(rows: Sequence[Scored]) -> list[Row]:
+    """The starts that were not predicted, and why."""
+    return [
+        {
+            t("Start"): words.plain(item.row_id),
+            t("Model"): words.plain(item.model_id),
+            t("Why"): words.plain(item.reason),
+        }
+        for item in rows
+        if item.reason is not None
+    ]
+
+
+def peer_rows(figures: Sequence[PeerFigure]) -> list[Row]:
+    """What other planners publish, as they state it."""
+    return [
+        {
+            t("Planner"): words.plain(each.name),
+            t("Quantity"): words.plain(said(each.quantity)),
+            t("Published"): words.plain(said(each.figure)),
+            t("Under these conditions"): words.plain(said(each.conditions)),
+            t("Source"): words.plain(each.source),
+        }
+        for each in figures
+    ]
+
+
+def constant_rows(constants: Sequence[ConstantSupport]) -> list[Row]:
+    """The constants that a single start or model supports."""
+    return [
+        {
+            t("Constant"): f"`{each.name}`",
+            t("Starts"): words.count(each.rows),
+            t("Models"): words.count(each.models),
+            t("From"): words.plain(each.source),
+        }
+        for each in constants
+    ]
