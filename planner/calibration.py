@@ -334,6 +334,17 @@ def situation_of(plan: Plan, pp_rank: int) -> Situation:
     )
 
 
+def situation_of_start(start: CalibratedStart) -> Situation:
+    """The situation of another model that runs as `start` ran."""
+    return Situation(
+        model_id="",
+        tensor_parallel_size=start.tensor_parallel_size,
+        pipeline_parallel_size=start.pipeline_parallel_size,
+        runner=start.runner,
+        stage=start.stage,
+    )
+
+
 def stage_of(activation: Estimate) -> str:
     """The stage of the profile run that rules `activation`: its formula begins with the name."""
     return activation.formula.partition(":")[0]
