@@ -22,6 +22,13 @@ from planner.versions import Era, Version
 _DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 
 
+def card_key(resolved: Resolved) -> tuple[object, ...]:
+    """What this module asks of a card: cards with equal keys have equal peaks under the same resolved flags."""
+    gpu = resolved.gpu
+    counted = num_sms(gpu) if resolved.era is Era.V017_020 else None
+    return gpu.vendor, (gpu.capability or (8, 0)) >= (9, 0), gpu.capability == (12, 0), counted
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """One stage of the profile run, with the interval of its peak."""

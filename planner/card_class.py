@@ -28,10 +28,6 @@ class CardClass(NamedTuple):
         """The class as far as resolving flags goes: how cards are linked is no question there."""
         return self._replace(link=None)
 
-    def for_memory(self) -> CardClass:
-        """The class as far as bytes on one card go, once flags are resolved."""
-        return self._replace(link=None, tier=None)
-
 
 def card_class(gpu: GpuFacts, version: Version, usage: UsageContext) -> CardClass:
     """The class of `gpu` under a release and usage."""

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from planner import kv_errors
@@ -17,7 +17,8 @@ from planner.facts import Finding
 from planner.inventory import ModelFacts
 from planner.kv_groups import CacheGroup, PlacedSpec, bytes_per_block, count_by_stage, group_layers
 from planner.kv_rules import KvRules, rules_of
-from planner.kv_specs import card_key, model_caches
+from planner.kv_specs import cache_refusal, card_key, model_caches
+from planner.kv_states import STATE_KINDS
 from planner.layer_specs import FullSpec, LayerSpec, MambaSpec, RingSpec, Serving, SlidingMlaSpec, kind_of
 from planner.units import div_ceil
 from planner.versions import Version
@@ -57,7 +58,14 @@ class KvLayout:
 
 def layout(model: ModelFacts, resolved: Resolved) -> KvLayout:
     """The layout of `model`, drafter included, under the resolved flags."""
-    return _cached_layout(model, _LayoutKey(model, resolved))
+    found = _cached_layout(model, _LayoutKey(model, resolved))
+    refusal = cache_refusal(model, resolved)
+    return found if refusal is None else _refused(found, refusal)
+
+
+@lru_cache(maxsize=256)
+def _refused(found: KvLayout, refusal: Finding) -> KvLayout:
+    return replace(found, findings=(refusal, *found.findings))
 
 
 class _LayoutKey:
@@ -70,8 +78,8 @@ class _LayoutKey:
         flags = resolved.flags
         self.key = (
             *(resolved.version, card_key(model, resolved), resolved.dtype, resolved.kv_cache_dtype),
-            *(resolved.quantization, resolved.max_model_len, resolved.is_auto_length, resolved.max_num_batched_tokens),
-            *(resolved.max_in_flight_tokens, resolved.is_hybrid_manager_enabled, resolved.mamba_cache_mode),
+            *(resolved.quantization, resolved.max_model_len, resolved.is_auto_length, _batch_key(model, resolved)),
+            *(resolved.is_hybrid_manager_enabled, resolved.mamba_cache_mode),
             *(resolved.num_speculative_tokens, resolved.tp, resolved.pp, resolved.dcp, flags.block_size),
             *(flags.num_gpu_blocks_override, flags.mamba_cache_dtype, flags.mamba_ssm_cache_dtype),
             *(flags.attention_backend, flags.speculative_config, flags.kv_cache_dtype),
@@ -83,6 +91,22 @@ class _LayoutKey:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _LayoutKey) and self.key == other.key
+
+
+_UNBATCHED_KINDS = STATE_KINDS | {"full", "mla", "indexer", "index_keys", "shared", "none", "encoder_only"}
+
+
+def _batch_key(model: ModelFacts, resolved: Resolved) -> tuple[int, int] | None:
+    """The limits of a batch where windows or encoders make pages depend on them; else None, so that layouts are shared."""
+    if resolved.flags.speculative_config is None and _kinds(model) <= _UNBATCHED_KINDS:
+        return None
+    return resolved.max_num_batched_tokens, resolved.max_in_flight_tokens
+
+
+@lru_cache(maxsize=256)
+def _kinds(model: ModelFacts) -> frozenset[str]:
+    caches = (cache for holder in (model.layers, model.parts) for each in holder for cache in each.caches)
+    return frozenset(cache.kind for cache in caches)
 
 
 @lru_cache(maxsize=256)

@@ -58,7 +58,10 @@ _IMAGE_PREFIX_FAMILIES = ("Gemma3", "Gemma4", "PaliGemma")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCaches:
-    """The layers' specs with their pipeline stages, in the order in which vLLM builds the layers."""
+    """The layers' specs with their pipeline stages, in the order in which vLLM builds the layers.
+
+    Whether a backend of the card stores the KV dtype at all is `cache_refusal`'s to say.
+    """
 
     layers: tuple[PlacedSpec, ...]
     backend: Backend
@@ -94,28 +97,30 @@ def model_caches(model: ModelFacts, resolved: Resolved) -> ModelCaches:
         stage = last if part.stage == "last" else 0
         specs = (_spec(context, cache, is_native=False) for cache in part.caches)
         placed += [(spec, stage) for spec in specs if spec is not None]
-    is_v4 = _has_kind(model, "deepseek_v4")
-    refusal = None if is_v4 else check_kv_cache_dtype(_asked_format(model, resolved), _use(model, resolved))
     has_window = any(isinstance(spec, SlidingSpec) for spec, _ in placed)
     if resolved.dcp > 1 and has_window:
         notes = (_DCP_REFUSED, *notes)
     return ModelCaches(
         layers=tuple(placed),
         backend=context.backend,
-        is_block_outermost=is_v4,
-        findings=notes if refusal is None else (refusal, *notes),
+        is_block_outermost=_has_kind(model, "deepseek_v4"),
+        findings=notes,
     )
 
 
 def card_key(model: ModelFacts, resolved: Resolved) -> tuple[object, ...]:
-    """What `model_caches` takes from the card: cards with equal keys give the same caches and findings."""
+    """What the caches' shapes take from the card: with equal keys they are equal, and only `cache_refusal` may differ."""
     kv_format = _asked_format(model, resolved)
-    return (
-        kv_format,
-        choose_backend(_question(model, resolved, kv_format)),
-        check_kv_cache_dtype(kv_format, _use(model, resolved)),
-        _is_hopper_on(resolved),
-    )
+    has_checkpoints = _has_kind(model, "gdn") or _has_kind(model, "kda")
+    backend = choose_backend(_question(model, resolved, kv_format))
+    return kv_format, backend, has_checkpoints and _is_hopper_on(resolved)
+
+
+def cache_refusal(model: ModelFacts, resolved: Resolved) -> Finding | None:
+    """Why no backend of the card stores the asked KV dtype; None where one does."""
+    if _has_kind(model, "deepseek_v4"):
+        return None
+    return check_kv_cache_dtype(_asked_format(model, resolved), _use(model, resolved))
 
 
 _DCP_REFUSED = Finding(
@@ -127,7 +132,12 @@ _DCP_REFUSED = Finding(
 
 
 def _has_kind(model: ModelFacts, kind: str) -> bool:
-    return any(cache.kind == kind for cache in _distinct_caches(model))
+    return kind in _kinds(model)
+
+
+@lru_cache(maxsize=64)
+def _kinds(model: ModelFacts) -> frozenset[str]:
+    return frozenset(cache.kind for cache in _distinct_caches(model))
 
 
 @lru_cache(maxsize=64)

@@ -5,14 +5,14 @@ A card's memory is not in it: `matrix` puts that in for all cards of a class at 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from planner import cuda_graphs, kv_cache, non_torch, weights
-from planner.activation import activation_peak
+from planner import activation, cuda_graphs, kv_cache, non_torch, weights
 from planner.card_class import CardClass
 from planner.defaults import Resolved, resolve
-from planner.facts import Finding, PlanError
+from planner.facts import Estimate, Finding, PlanError
 from planner.flag_checks import check_flags
 from planner.gpu_catalog import GpuFacts
 from planner.inventory import ModelFacts
@@ -69,6 +69,19 @@ class MatrixQuestion:
 
 
 _Question = tuple[Split, str, CardClass]
+_Key = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Loaded:
+    """All of a term but what the link between cards decides; `parts` has weights, activation and graphs of each stage."""
+
+    resolved: Resolved
+    layout: KvLayout
+    parts: tuple[tuple[int, int, int], ...]
+
+
+_Made = Term | _Loaded
 
 
 @dataclass(slots=True)
@@ -78,34 +91,49 @@ class ModelTerms:
     request: PlanRequest
     model: ModelFacts
     terms: dict[_Question, Term] = field(default_factory=dict)
+    made: dict[_Question, _Made] = field(default_factory=dict)
+    flags: dict[tuple[Split, str], EngineFlags | PlanError] = field(default_factory=dict)
     resolved: dict[tuple[int, int, str, CardClass], Resolved | PlanError] = field(default_factory=dict)
-    charges: dict[tuple[int, tuple[object, ...]], tuple[int, int]] = field(default_factory=dict)
-    non_torch: dict[tuple[int, str | None, tuple[object, ...]], int] = field(default_factory=dict)
+    parts: dict[_Key, int] = field(default_factory=dict)  # bytes of one part of the memory
 
     def term(self, split: Split, kv_cache_dtype: str, of_class: CardClass, gpu: GpuFacts) -> Term:
         """The term of the class that `gpu` is one of."""
         question = (split, kv_cache_dtype, of_class)
         found = self.terms.get(question)
         if found is None:
-            found = self.terms[question] = self._make(split, kv_cache_dtype, of_class, gpu)
+            made = self._made(split, kv_cache_dtype, of_class, gpu)
+            found = made if isinstance(made, Term) else self._with_link(made, gpu)
+            self.terms[question] = found
         return found
 
-    def _make(self, split: Split, kv_cache_dtype: str, of_class: CardClass, gpu: GpuFacts) -> Term:
+    def _made(self, split: Split, kv_cache_dtype: str, of_class: CardClass, gpu: GpuFacts) -> _Made:
+        """All that does not depend on how cards are linked, or a term where vLLM would not read the flags."""
+        question = (split, kv_cache_dtype, of_class.for_flags())
+        found = self.made.get(question)
+        if found is None:
+            found = self.made[question] = self._make(split, kv_cache_dtype, of_class, gpu)
+        return found
+
+    def _make(self, split: Split, kv_cache_dtype: str, of_class: CardClass, gpu: GpuFacts) -> _Made:
         try:
             resolved = self._resolve(split, kv_cache_dtype, of_class, gpu)
-            key = _overhead_key(resolved, of_class)
-            charges = [self._charge(resolved, stage, key) for stage in range(resolved.pp)]
-            growth = tuple(self._non_torch(resolved, stage, key) for stage in range(resolved.pp))
+            stages = [self._stage(resolved, stage) for stage in range(resolved.pp)]
             layout = kv_cache.layout(self.model, resolved)
         except PlanError as error:
             return Term(card_name=gpu.name, refusal=error.text)
+        return _Loaded(resolved=resolved, layout=layout, parts=tuple(stages))
+
+    def _with_link(self, loaded: _Loaded, gpu: GpuFacts) -> Term:
+        """The term of a class whose cards are linked as `gpu` is."""
+        resolved, layout = loaded.resolved, loaded.layout
+        grown = tuple(self._non_torch(resolved, gpu, stage) for stage in range(resolved.pp))
         return Term(
-            card_name=gpu.name,
+            card_name=resolved.gpu.name,
             refusal=_refusal(resolved.findings),
             cache_refusal=_refusal(layout.findings),
-            charged_bytes=tuple(load + others + grown for (load, others), grown in zip(charges, growth, strict=True)),
-            load_bytes=tuple(load for load, _ in charges),
-            non_torch_bytes=growth,
+            charged_bytes=tuple(sum(parts) + growth for parts, growth in zip(loaded.parts, grown, strict=True)),
+            load_bytes=tuple(parts[0] for parts in loaded.parts),
+            non_torch_bytes=grown,
             layout=layout,
             max_model_len=resolved.max_model_len,
             max_num_seqs=resolved.max_num_seqs,
@@ -115,8 +143,7 @@ class ModelTerms:
 
     def _resolve(self, split: Split, kv_cache_dtype: str, of_class: CardClass, gpu: GpuFacts) -> Resolved:
         """As `defaults.resolve`; tensor parallelism decides there only what is set here."""
-        flags = _flags(self.request.flags, split, kv_cache_dtype)
-        check_flags(flags, self.model, parse_version(self.request.vllm_version))
+        flags = self._checked_flags(split, kv_cache_dtype)
         # The link between cards is no question of flags.
         question = (split.pipeline_parallel_size, split.data_parallel_size, kv_cache_dtype, of_class.for_flags())
         found = self.resolved.get(question)
@@ -125,7 +152,21 @@ class ModelTerms:
         if isinstance(found, PlanError):
             raise found
         ep = split.tensor_parallel_size * split.data_parallel_size if flags.enable_expert_parallel else 1
-        return replace(found, gpu=gpu, flags=flags, tp=split.tensor_parallel_size, ep=ep)
+        return replace(found, flags=flags, tp=split.tensor_parallel_size, ep=ep)
+
+    def _checked_flags(self, split: Split, kv_cache_dtype: str) -> EngineFlags:
+        found = self.flags.get((split, kv_cache_dtype))
+        if found is None:
+            flags = _flags(self.request.flags, split, kv_cache_dtype)
+            try:
+                check_flags(flags, self.model, parse_version(self.request.vllm_version))
+                found = flags
+            except PlanError as error:
+                found = error
+            self.flags[split, kv_cache_dtype] = found
+        if isinstance(found, PlanError):
+            raise found
+        return found
 
     def _resolve_anew(self, flags: EngineFlags, gpu: GpuFacts) -> Resolved | PlanError:
         try:
@@ -133,23 +174,34 @@ class ModelTerms:
         except PlanError as error:
             return error
 
-    def _charge(self, resolved: Resolved, stage: int, key: tuple[object, ...]) -> tuple[int, int]:
-        """Bytes of the weights, and of activation peak and graphs together."""
-        found = self.charges.get((stage, key))
-        if found is None:
-            found = self.charges[stage, key] = (
-                weights.rank_weights(self.model, resolved, stage).load.best_bytes,
-                activation_peak(self.model, resolved, stage).best_bytes
-                + cuda_graphs.charged(self.model, resolved, stage).best_bytes,
-            )
-        return found
+    def _stage(self, resolved: Resolved, stage: int) -> tuple[int, int, int]:
+        """Bytes of one card of a stage: weights, activation peak, graphs."""
+        model, flags = self.model, _resolved_key(resolved)
+        return (
+            self._part(
+                ("weights", stage, weights.card_key(model, resolved), flags),
+                lambda: weights.rank_weights(model, resolved, stage).load,
+            ),
+            self._part(
+                ("activation", stage, activation.card_key(resolved), flags),
+                lambda: activation.activation_peak(model, resolved, stage),
+            ),
+            self._part(
+                ("graphs", stage, resolved.gpu.vendor, flags), lambda: cuda_graphs.charged(model, resolved, stage)
+            ),
+        )
 
-    def _non_torch(self, resolved: Resolved, stage: int, key: tuple[object, ...]) -> int:
-        link = resolved.gpu.link if resolved.tp > 1 else None
-        found = self.non_torch.get((stage, link, key))
+    def _non_torch(self, resolved: Resolved, gpu: GpuFacts, stage: int) -> int:
+        key = non_torch.card_key(gpu, tensor_parallel_size=resolved.tp)
+        return self._part(
+            ("non_torch", stage, key, _resolved_key(resolved)),
+            lambda: non_torch.non_torch_growth(self.model, replace(resolved, gpu=gpu), stage),
+        )
+
+    def _part(self, key: _Key, make: Callable[[], Estimate]) -> int:
+        found = self.parts.get(key)
         if found is None:
-            growth = non_torch.non_torch_growth(self.model, resolved, stage)
-            found = self.non_torch[stage, link, key] = growth.best_bytes
+            found = self.parts[key] = make().best_bytes
         return found
 
 
@@ -169,12 +221,12 @@ def _flags(flags: EngineFlags, split: Split, kv_cache_dtype: str) -> EngineFlags
     )
 
 
-def _overhead_key(resolved: Resolved, of_class: CardClass) -> tuple[object, ...]:
-    """All that weights, activation, graphs and non-torch memory ask of card and flags that differ within one table."""
+def _resolved_key(resolved: Resolved) -> _Key:
+    """What the parts of the memory ask of resolved flags that differ within one table."""
     return (
         *(resolved.tp, resolved.pp, resolved.dp, resolved.runner, resolved.dtype, resolved.quantization),
         *(resolved.max_model_len, resolved.max_num_seqs, resolved.max_num_batched_tokens, resolved.cudagraph_mode),
-        *(resolved.capture_sizes, resolved.max_in_flight_tokens, resolved.mamba_cache_mode, of_class.for_memory()),
+        *(resolved.capture_sizes, resolved.max_in_flight_tokens, resolved.mamba_cache_mode),
     )
 
 

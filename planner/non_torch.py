@@ -14,6 +14,7 @@ from planner import overhead_constants as constants
 from planner.activation import cublas_bytes, dtype_bytes
 from planner.defaults import Resolved
 from planner.facts import Basis, Estimate
+from planner.gpu_catalog import GpuFacts
 from planner.inventory import ModelFacts
 from planner.overhead_constants import Constant
 from planner.parallel import layer_ranges
@@ -35,6 +36,12 @@ def non_torch_growth(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Est
         basis=Basis(kind="measured", note=f"{rule.source} ({rule.support})"),
         formula=f"{rule.best:.2f} GiB of kernels and communication buffers{extra}",
     )
+
+
+def card_key(gpu: GpuFacts, *, tensor_parallel_size: int) -> tuple[object, ...]:
+    """What this module asks of a card: cards with equal keys have equal growth under the same resolved flags."""
+    link = gpu.link if tensor_parallel_size > 1 else None
+    return gpu.vendor, gpu.is_unified_memory, link, (gpu.capability or (8, 0)) >= (9, 0)
 
 
 def persistent_tensor_bytes(model: ModelFacts, resolved: Resolved, pp_rank: int) -> int:

@@ -98,6 +98,13 @@ def rank_weights(model: ModelFacts, resolved: Resolved, pp_rank: int) -> RankWei
     return _rank_weights(model, _question(model, resolved, pp_rank))
 
 
+def card_key(model: ModelFacts, resolved: Resolved) -> tuple[object, ...]:
+    """What this module asks of a card: cards with equal keys take equal weights under the same resolved flags."""
+    gpu = resolved.gpu
+    is_asked = asks_card(model.quantization) or resolved.flags.speculative_config is not None
+    return (gpu.vendor, gpu.capability) if is_asked else (gpu.capability is not None,)
+
+
 def whole_model_bytes(model: ModelFacts, resolved: Resolved) -> int:
     """The parameter bytes of the undivided model, encoders included: what to hold a checkpoint's size against."""
     question = replace(
