@@ -190,7 +190,7 @@ def calibrated(general: Estimate, term: Term, situation: Situation, calibration:
     high = best + max(_SMALLEST_HALF_BYTES, found.band_share * (general.high_bytes - general.best_bytes))
     return Estimate(
         best_bytes=best,
-        low_bytes=round(low),
+        low_bytes=min(best, max(0, round(low))),
         high_bytes=round(high),
         basis=Basis(kind="measured", note=f"calibration of {calibration.host}: {found.note}"),
         formula=f"{general.formula}; {_step(found, general)} {best / GIB:.2f} GiB",
