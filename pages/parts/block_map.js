@@ -5,6 +5,7 @@ const LARGEST_CELL = 72, LARGEST_ZOOMED = 46;
 const DETAIL_PIXELS = 7; // a cell this wide has room for a pattern
 const PUBLISH_MILLISECONDS = 1500;
 const views = new WeakMap();
+let translations = {}; // the reader's words by ours; empty in English
 
 export default function (component) {
   const { parentElement, data } = component;
@@ -44,7 +45,7 @@ class View {
     this.reader = get("reader");
     this.playButton = get("play");
     this.speed = get("speed");
-    this.speed.replaceChildren(...SPEEDS.map((rate) => make("option", { value: rate, textContent: `${rate} steps a second` })));
+    this.speed.replaceChildren(...SPEEDS.map((rate) => make("option", { value: rate, textContent: words("{rate} steps a second", { rate }) })));
     this.speed.value = 2;
     this.listen(get);
     new ResizeObserver(() => this.draw()).observe(this.box);
@@ -63,6 +64,7 @@ class View {
     const isJump = isNew || before.jump !== header.jump;
     const wanted = isJump ? header.step : this.step;
     Object.assign(this, { header, light, stretch, frame: null, asked: null });
+    this.speak(header.words ?? {});
     this.root.classList.toggle("still", Boolean(header.still)); // one moment: there is no other step to go to
     if (isNew) this.fit();
     if (isNew) this.cursor = Math.min(1, header.n - 1);
@@ -83,7 +85,7 @@ class View {
     this.slider.value = step;
     if (!inside(header, step)) {
       this.step = step;
-      this.output.textContent = `Step ${number(step)} of ${number(header.total - 1)} …`;
+      this.output.textContent = `${words("Step {step} of {last}", { step: number(step), last: number(header.total - 1) })} …`;
       this.publish();
       return;
     }
@@ -184,7 +186,7 @@ class View {
 
   setPlayLabel() {
     this.playButton.textContent = this.isPlaying ? "❚❚" : "▶";
-    this.playButton.setAttribute("aria-label", this.isPlaying ? "Pause" : "Play");
+    this.playButton.setAttribute("aria-label", words(this.isPlaying ? "Pause" : "Play"));
   }
 
   publish(mustHaveAll = false) {
@@ -236,26 +238,48 @@ class View {
 
   // -- words --------------------------------------------------------------------------------------------------------
 
+  // Put the markup into the reader's language; each element keeps its own words in English.
+  speak(found) {
+    const key = JSON.stringify(found);
+    if (key === (this.spoken ?? "{}")) return;
+    this.spoken = key;
+    translations = found;
+    for (const element of this.root.querySelectorAll("[aria-label], [title], .heading, .hint")) {
+      element.own ??= { "aria-label": element.getAttribute("aria-label"), title: element.getAttribute("title"), text: element.textContent };
+      for (const name of ["aria-label", "title"]) if (element.own[name]) element.setAttribute(name, words(element.own[name]));
+      if (element.matches(".next, .whole, .picture, .heading, .hint")) element.textContent = words(element.own.text);
+    }
+    for (const option of this.speed.options) option.textContent = words("{rate} steps a second", { rate: option.value });
+  }
+
   tell() {
     const { header, at } = this;
     const of = header.counters;
-    this.output.textContent = `Step ${number(this.step)} of ${number(header.total - 1)}`;
+    this.output.textContent = words("Step {step} of {last}", { step: number(this.step), last: number(header.total - 1) });
     const texts = (header.says.find(([step]) => step === this.step) || [0, []])[1];
     this.say.replaceChildren(
-      ...(texts.length ? texts : ["Nothing new: every running request gains its tokens."]).map((text) =>
+      ...(texts.length ? texts : [words("Nothing new: every running request gains its tokens.")]).map((text) =>
         make("li", { textContent: text, className: kindOf(text) })
       )
     );
     const usable = header.n - 1;
-    const finding =
-      `${number(of.used[at])} of ${number(usable)} blocks in use (${percent(of.used[at], usable)}), ` +
-      `${number(of.cached[at])} more cached and free · ${number(of.running[at])} running, ${number(of.waiting[at])} waiting`;
+    const finding = words(
+      "{used} of {usable} blocks in use ({share}), {cached} more cached and free · {running} running, {waiting} waiting",
+      {
+        used: number(of.used[at]),
+        usable: number(usable),
+        share: percent(of.used[at], usable),
+        cached: number(of.cached[at]),
+        running: number(of.running[at]),
+        waiting: number(of.waiting[at]),
+      }
+    );
     this.stand.textContent = finding;
-    this.canvas.setAttribute("aria-label", `Block map at step ${this.step}: ${finding}. ${texts.join(". ")}`);
+    this.canvas.setAttribute("aria-label", `${words("Block map at step {step}: {finding}.", { step: this.step, finding })} ${texts.join(". ")}`);
   }
 
   nameOf(ordinal) {
-    return this.header.names[ordinal] ?? this.rows().find((row) => row[0] === ordinal)?.[5] ?? `no. ${ordinal}`;
+    return this.header.names[ordinal] ?? this.rows().find((row) => row[0] === ordinal)?.[5] ?? words("no. {number}", { number: ordinal });
   }
 
   // The holder's ordinal, or the last holder's; -1 for nobody.
@@ -270,21 +294,24 @@ class View {
   facts(block) {
     const { frame, header } = this;
     const state = frame.map[block] & 7, group = this.groupOf(block), size = header.sizes[group] ?? header.sizes[0];
-    const lines = [`Block ${number(block)} · ${STATES[state]}`];
-    if (state === NULL) return [...lines, "vLLM keeps it as the stand-in for blocks that left a window."];
+    const lines = [words("Block {block} · {state}", { block: number(block), state: words(STATES[state]) })];
+    if (state === NULL) return [...lines, words("vLLM keeps it as the stand-in for blocks that left a window.")];
     if (header.groups.length > 1 && state !== FREE) lines[0] += ` · ${header.groups[group]}`;
     const owner = this.ownerOf(block), index = frame.index[block];
     if (state !== FREE && owner >= 0) {
       const computed = this.computedOf(owner);
       const held = state === CACHED || computed === null ? size : Math.max(0, Math.min(size, computed - index * size));
       const who = state === SHARED ? this.holdersOf(block, owner).join(", ") : this.nameOf(owner);
-      lines.push(state === CACHED ? `Last held by ${who}; a hit can take it back` : `Held by ${who}`);
-      const tokens = held ? `tokens ${number(index * size)}–${number(index * size + held - 1)} (${held} of ${size})` : `no token of ${size} yet`;
-      lines.push(`Its logical block ${number(index)}: ${tokens}`);
-      if (frame.content[block] && held === size) lines.push(`Content no. ${number(frame.content[block])}: equal hash, equal number`);
+      lines.push(words(state === CACHED ? "Last held by {who}; a hit can take it back" : "Held by {who}", { who }));
+      const first = number(index * size), last = number(index * size + held - 1);
+      const tokens = held ? words("tokens {first}–{last} ({held} of {size})", { first, last, held, size }) : words("no token of {size} yet", { size });
+      lines.push(words("Its logical block {index}: {tokens}", { index: number(index), tokens }));
+      const content = frame.content[block];
+      if (content && held === size) lines.push(words("Content no. {number}: equal hash, equal number", { number: number(content) }));
     }
     const age = this.step - frame.changed[block];
-    lines.push(age > 0 ? `Unchanged for ${count(age, "step")}` : "Changed in this step");
+    const unchanged = age === 1 ? words("Unchanged for 1 step") : words("Unchanged for {steps} steps", { steps: number(age) });
+    lines.push(age > 0 ? unchanged : words("Changed in this step"));
     return lines;
   }
 
@@ -293,7 +320,7 @@ class View {
     for (let i = 0; this.step === this.header.step && i < shared.length; i += 2) {
       if (shared[i] === block) found.push(this.nameOf(shared[i + 1]));
     }
-    return found.length ? found : [this.nameOf(owner), "others"];
+    return found.length ? found : [this.nameOf(owner), words("others")];
   }
 
   rows() {
@@ -470,8 +497,8 @@ class View {
     if (!name) return;
     if (size < 32) return write(short(name), 0.54, 0.4, 600);
     write(short(name), size < 56 ? 0.38 : 0.42, size < 56 ? 0.36 : 0.32, 600);
-    write(`no. ${frame.index[cell.block]}`, size < 56 ? 0.72 : 0.68, size < 56 ? 0.24 : 0.2);
-    if (size >= 56) write(`block ${cell.block}`, 0.18, 0.16);
+    write(words("no. {number}", { number: frame.index[cell.block] }), size < 56 ? 0.72 : 0.68, size < 56 ? 0.24 : 0.2);
+    if (size >= 56) write(words("block {block}", { block: cell.block }), 0.18, 0.16);
   }
 
   paintCursor(paint, layout, side, look) {
@@ -491,17 +518,17 @@ class View {
     const look = this.colours();
     const names = [[ACTIVE, "in use"], [SHARED, "shared by several"], [CACHED, "cached and free: a hit can take it back"], [FREE, "free"], [NULL, "null block"]];
     const { by, groups } = this.header;
-    const kinds = groups.map((words, place) => [ACTIVE | (((place % HUES.length) + 1) << 3), words]);
-    const keys = names.map(([state, words]) => [state | (state === FREE || state === NULL ? 0 : 8), words]);
+    const kinds = groups.map((name, place) => [ACTIVE | (((place % HUES.length) + 1) << 3), name]);
+    const keys = names.map(([state, name]) => [state | (state === FREE || state === NULL ? 0 : 8), words(name)]);
     this.legend.replaceChildren(
-      ...[...keys, ...(by === "group" ? kinds : [])].map(([byte, words]) => {
+      ...[...keys, ...(by === "group" ? kinds : [])].map(([byte, name]) => {
         const swatch = make("canvas", { width: 36, height: 36, className: "swatch" });
         const paint = swatch.getContext("2d");
         paint.scale(1.8, 1.8);
         this.paintCell(paint, { block: 0, byte, x: 0, y: 0, size: 19 }, look, null);
         const item = make("span", { className: "key" });
         swatch.setAttribute("aria-hidden", "true");
-        item.append(swatch, words);
+        item.append(swatch, name);
         return item;
       })
     );
@@ -521,7 +548,9 @@ class View {
         const rgb = HUES[ordinal % 31];
         const chip = make("span", { className: "chip", textContent: name });
         if (header.by === "request") Object.assign(chip.style, { background: css(rgb), color: css(inkOn(rgb)) });
-        const told = place === 1 ? `${count(blocks, "block")} · ${number(computed)} of ${number(goal)}` : "waiting, holds nothing";
+        const done = { blocks: number(blocks), computed: number(computed), goal: number(goal) };
+        const holds = words(blocks === 1 ? "1 block · {computed} of {goal}" : "{blocks} blocks · {computed} of {goal}", done);
+        const told = place === 1 ? holds : words("waiting, holds nothing");
         button.append(chip, make("span", { className: "told", textContent: told }));
         if (place === 1) {
           const bar = make("span", { className: "bar" });
@@ -537,7 +566,7 @@ class View {
     );
     if (focused) this.list.querySelector(`[data-ordinal="${focused}"]`)?.focus();
     const hidden = header.counters.running[at] + header.counters.waiting[at] - rows.length;
-    this.more.textContent = hidden > 0 ? `and ${number(hidden)} more` : rows.length ? "" : "No request is in the engine.";
+    this.more.textContent = hidden > 0 ? words("and {count} more", { count: number(hidden) }) : rows.length ? "" : words("No request is in the engine.");
   }
 
   // -- the reader's hands -------------------------------------------------------------------------------------------
@@ -684,7 +713,7 @@ class View {
     paint.fillRect(0, 0, width, layout.height + head + foot);
     paint.fillStyle = css(look.text);
     paint.font = "600 17px system-ui, sans-serif";
-    paint.fillText(`${this.header.title} · step ${this.step}`, 4, 22);
+    paint.fillText(words("{title} · step {step}", { title: this.header.title, step: this.step }), 4, 22);
     paint.font = "13px system-ui, sans-serif";
     paint.fillText(this.stand.textContent, 4, 46);
     paint.save();
@@ -722,8 +751,9 @@ function number(value) {
   return Number(value).toLocaleString("en-US");
 }
 
-function count(value, noun) {
-  return `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
+// Our words in the reader's language, `values` put into the {names}.
+function words(text, values = {}) {
+  return (translations[text] ?? text).replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
 }
 
 function percent(part, whole) {
@@ -731,8 +761,8 @@ function percent(part, whole) {
 }
 
 function kindOf(text) {
-  if (text.includes("preempted")) return "bad";
-  if (text.includes("shares") || text.includes("back into use")) return "good";
+  if (text.includes(words("preempted"))) return "bad";
+  if (text.includes(words("shares")) || text.includes(words("back into use"))) return "good";
   return "";
 }
 

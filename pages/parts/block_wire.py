@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pages.parts.block_words import block_words
 from planner.block_codes import ColourBy, to_bytes
 
 U32 = NDArray[np.uint32]
@@ -82,6 +83,7 @@ def message(header: Mapping[str, object], light: tuple[U32, U32, U32, U32], body
     light_body = b"".join(padded(part) for part in light)
     whole = {
         **header,
+        "words": block_words(),
         "has_body": body is not None,
         "light_bytes": len(light_body),
         "light_parts": [described(name, part) for name, part in zip(LIGHT_NAMES, light, strict=True)],

@@ -9,6 +9,8 @@ import plotly.graph_objects as go  # type: ignore[import-untyped]  # plotly ship
 from numpy.typing import NDArray
 
 from pages.parts import simulate_words
+from pages.parts.language import t
+from pages.parts.said import said
 from pages.parts.simulate_v0 import V0Run
 from pages.parts.simulate_words import SlotUse
 from planner.timeline import Timeline
@@ -43,15 +45,21 @@ def usage(timeline: Timeline, step: int) -> go.Figure:
     cached = timeline.column("cached_free_blocks")
     figure = go.Figure(
         [
-            _line("in use", used, BLUE, fill="tozeroy"),
-            _line("in use or cached", used + cached, SKY, dash="dash"),
+            _line(t("in use"), used, BLUE, fill="tozeroy"),
+            _line(t("in use or cached"), used + cached, SKY, dash="dash"),
         ]
     )
     figure.add_hline(y=usable, line_width=1, line_color=INK, line_dash="dot")
     figure.add_annotation(
-        x=0, xref="paper", y=usable, text=f"pool: {usable:,}", xanchor="left", yanchor="top", showarrow=False
+        x=0,
+        xref="paper",
+        y=usable,
+        text=t("pool: {usable}", usable=f"{usable:,}"),
+        xanchor="left",
+        yanchor="top",
+        showarrow=False,
     )
-    return _over_steps(figure, "Blocks", step, timeline.num_steps)
+    return _over_steps(figure, t("Blocks"), step, timeline.num_steps)
 
 
 def queue(timeline: Timeline, step: int) -> go.Figure:
@@ -64,31 +72,31 @@ def queue(timeline: Timeline, step: int) -> go.Figure:
     )
     figure = go.Figure(
         [
-            _line("running", running, BLUE),
-            _line("waiting", timeline.column("num_waiting"), ORANGE, dash="dash"),
+            _line(t("running"), running, BLUE),
+            _line(t("waiting"), timeline.column("num_waiting"), ORANGE, dash="dash"),
             go.Scatter(
                 x=shown,
                 y=running[shown],
-                name="preempted",
+                name=t("preempted"),
                 mode="markers",
                 marker={"symbol": "triangle-down", "size": 9, "color": RED, "line": {"width": 1, "color": "white"}},
                 customdata=preemptions[shown],
-                hovertemplate="%{customdata:.0f} preempted",
+                hovertemplate=f"%{{customdata:.0f}} {t('preempted')}",
             ),
         ]
     )
-    return _over_steps(figure, "Requests", step, timeline.num_steps)
+    return _over_steps(figure, t("Requests"), step, timeline.num_steps)
 
 
 def hits(timeline: Timeline, step: int) -> go.Figure:
     """Prompt tokens looked up so far, and those found in the cache."""
     figure = go.Figure(
         [
-            _line("looked up", timeline.column("queried_tokens"), GREY, dash="dash"),
-            _line("found", timeline.column("hit_tokens"), BLUE, fill="tozeroy"),
+            _line(t("looked up"), timeline.column("queried_tokens"), GREY, dash="dash"),
+            _line(t("found"), timeline.column("hit_tokens"), BLUE, fill="tozeroy"),
         ]
     )
-    return _over_steps(figure, "Prompt tokens so far", step, timeline.num_steps)
+    return _over_steps(figure, t("Prompt tokens so far"), step, timeline.num_steps)
 
 
 def tiers(timeline: Timeline, names: Sequence[str], step: int) -> go.Figure | None:
@@ -98,10 +106,10 @@ def tiers(timeline: Timeline, names: Sequence[str], step: int) -> go.Figure | No
     held = [np.asarray(column, dtype=np.float64) for column in timeline.tiers.blocks_held]
     colours, dashes = (BLUE, ORANGE), ("solid", "dash")
     lines = [
-        _line(name, values, colours[place % 2], dash=dashes[place % 2])
+        _line(said(name), values, colours[place % 2], dash=dashes[place % 2])
         for place, (name, values) in enumerate(zip(names, held, strict=True))
     ]
-    return _over_steps(go.Figure(lines), "Blocks below the card", step, timeline.num_steps)
+    return _over_steps(go.Figure(lines), t("Blocks below the card"), step, timeline.num_steps)
 
 
 def moved(timeline: Timeline, step: int) -> go.Figure | None:
@@ -111,19 +119,19 @@ def moved(timeline: Timeline, step: int) -> go.Figure | None:
     down, up = (
         np.asarray(column, dtype=np.float64) / MIB for column in (timeline.tiers.bytes_down, timeline.tiers.bytes_up)
     )
-    figure = go.Figure([_line("down", down, ORANGE, dash="dash"), _line("up", up, BLUE)])
+    figure = go.Figure([_line(t("down"), down, ORANGE, dash="dash"), _line(t("up"), up, BLUE)])
     thrash = np.asarray(timeline.tiers.thrashed_blocks, dtype=np.float64)
     places = np.flatnonzero(thrash)[:500]
     figure.add_scatter(
         x=places,
         y=up[places],
-        name="thrash: back within 64 steps",
+        name=t("thrash: back within 64 steps"),
         mode="markers",
         marker={"symbol": "x", "size": 9, "color": RED},
         customdata=thrash[places],
-        hovertemplate="%{customdata:.0f} blocks came straight back",
+        hovertemplate=f"%{{customdata:.0f}} {t('blocks came straight back')}",
     )
-    return _over_steps(figure, "MiB a step", step, timeline.num_steps)
+    return _over_steps(figure, t("MiB a step"), step, timeline.num_steps)
 
 
 def v0_blocks(run: V0Run, step: int) -> go.Figure:
@@ -131,19 +139,22 @@ def v0_blocks(run: V0Run, step: int) -> go.Figure:
     card = np.array([run.config.num_gpu_blocks - frame.free_gpu_blocks for frame in run.frames], dtype=np.float64)
     host = np.array([run.config.num_cpu_blocks - frame.free_cpu_blocks for frame in run.frames], dtype=np.float64)
     figure = go.Figure(
-        [_line("on the card", card, BLUE, fill="tozeroy"), _line("in host memory", host, ORANGE, dash="dash")]
+        [_line(t("on the card"), card, BLUE, fill="tozeroy"), _line(t("in host memory"), host, ORANGE, dash="dash")]
     )
-    return _over_steps(figure, "Blocks in V0", step, len(run.frames))
+    return _over_steps(figure, t("Blocks in V0"), step, len(run.frames))
 
 
 def slots(uses: Sequence[SlotUse]) -> go.Figure:
     """One stacked bar an allocator: slots that hold tokens, are set aside empty, are broken up, are free."""
-    names = [f"<b>{use.name}</b><br>{simulate_words.count(use.num_running, 'request')} running" for use in uses]
+    names = [
+        f"<b>{use.name}</b><br>{t('{requests} running', requests=simulate_words.count(use.num_running, 'request'))}"
+        for use in uses
+    ]
     parts: tuple[tuple[str, str, str, list[int]], ...] = (
-        ("hold tokens", BLUE, "", [use.held for use in uses]),
-        ("set aside, empty", ORANGE, "/", [use.empty for use in uses]),
-        ("free, but broken up", RED, "x", [use.broken for use in uses]),
-        ("free", "rgba(138,147,156,0.25)", "", [use.free for use in uses]),
+        (t("hold tokens"), BLUE, "", [use.held for use in uses]),
+        (t("set aside, empty"), ORANGE, "/", [use.empty for use in uses]),
+        (t("free, but broken up"), RED, "x", [use.broken for use in uses]),
+        (t("free"), "rgba(138,147,156,0.25)", "", [use.free for use in uses]),
     )
     figure = go.Figure(
         [
@@ -153,7 +164,7 @@ def slots(uses: Sequence[SlotUse]) -> go.Figure:
                 x=values,
                 orientation="h",
                 marker={"color": colour, "pattern": {"shape": shape, "fillmode": "overlay", "solidity": 0.3}},
-                hovertemplate=f"%{{x:,}} slots {name}<extra></extra>",
+                hovertemplate=f"%{{x:,}} {t('slots')} {name}<extra></extra>",
                 width=0.62,
             )
             for name, colour, shape, values in parts
@@ -163,7 +174,7 @@ def slots(uses: Sequence[SlotUse]) -> go.Figure:
     figure.update_yaxes(
         categoryorder="array", categoryarray=names[::-1], automargin=True, showgrid=False, fixedrange=True
     )
-    figure.update_xaxes(title="Token slots", fixedrange=True)
+    figure.update_xaxes(title=t("Token slots"), fixedrange=True)
     return legend_on_top(figure)
 
 
@@ -182,7 +193,7 @@ def _line(name: str, values: Floats, colour: str, *, dash: str = "solid", fill: 
 
 def _over_steps(figure: go.Figure, title: str, step: int, num_steps: int) -> go.Figure:
     figure.add_vline(x=step, line_width=2, line_color=INK)
-    figure.update_xaxes(title="Step", range=[0, max(1, num_steps - 1)], fixedrange=True)
+    figure.update_xaxes(title=t("Step"), range=[0, max(1, num_steps - 1)], fixedrange=True)
     figure.update_yaxes(title=title, rangemode="tozero", automargin=True, fixedrange=True)
     figure.update_layout(height=240, margin={"l": 0, "r": 8, "t": 30, "b": 0}, hovermode="x unified", dragmode=False)
     return legend_on_top(figure)

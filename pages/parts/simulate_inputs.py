@@ -12,6 +12,8 @@ import pandas as pd
 import streamlit as st
 
 from pages.parts import problems, simulate_state, words
+from pages.parts.language import mark, t
+from pages.parts.said import said
 from pages.parts.simulate_request import (
     DRAWN,
     FAILURES,
@@ -33,20 +35,25 @@ from planner.workload_files import read_requests
 
 _MOST_TRACE_MIB = 64
 _KIND_WORDS = {
-    "fixed": "Fixed",
-    "uniform": "Uniform",
-    "lognormal": "Lognormal",
-    "bimodal": "Chat and long documents",
-    "percentiles": "Through p50, p95, p99",
+    "fixed": mark("Fixed"),
+    "uniform": mark("Uniform"),
+    "lognormal": mark("Lognormal"),
+    "bimodal": mark("Chat and long documents"),
+    "percentiles": mark("Through p50, p95, p99"),
 }
-_ARRIVAL_WORDS = {"at_once": "All at once", "poisson": "Poisson", "bursty": "In bursts", "steady": "Steady"}
+_ARRIVAL_WORDS = {
+    "at_once": mark("All at once"),
+    "poisson": mark("Poisson"),
+    "bursty": mark("In bursts"),
+    "steady": mark("Steady"),
+}
 _COLUMNS = {
-    "arrival_step": "Arrives at step",
-    "num_prompt_tokens": "Prompt tokens",
-    "num_output_tokens": "Output tokens",
-    "prefix": "Prefix no.",
-    "prefix_tokens": "Prefix tokens",
-    "priority": "Priority",
+    "arrival_step": mark("Arrives at step"),
+    "num_prompt_tokens": mark("Prompt tokens"),
+    "num_output_tokens": mark("Output tokens"),
+    "prefix": mark("Prefix no."),
+    "prefix_tokens": mark("Prefix tokens"),
+    "priority": mark("Priority"),
 }
 
 
@@ -78,23 +85,23 @@ def _edited_records() -> list[dict[str, Any]]:
 
 def simulation_form(problem: PlanError | None) -> None:
     """Draw the whole form; a mistake is said at its field."""
-    st.subheader("Workload", anchor=False)
+    st.subheader(t("Workload"), anchor=False)
     st.selectbox(
-        "Workload",
+        t("Workload"),
         WORKLOADS,
         key=key("workload"),
-        format_func=WORKLOAD_TITLES.__getitem__,
+        format_func=lambda workload: said(WORKLOAD_TITLES[workload]),
         on_change=simulate_state.choose_workload,
         label_visibility="collapsed",
         persist_state="session",
     )
     _workload(problem)
-    st.subheader("Pool", anchor=False)
+    st.subheader(t("Pool"), anchor=False)
     _pool(problem)
-    st.subheader("vLLM's scheduler", anchor=False)
+    st.subheader(t("vLLM's scheduler"), anchor=False)
     _flags(problem)
     _tiers(problem)
-    _whole("seed", "Seed", 0, 10**9, "The same seed draws the same requests: the link holds it.")
+    _whole("seed", t("Seed"), 0, 10**9, t("The same seed draws the same requests: the link holds it."))
 
 
 def _workload(problem: PlanError | None) -> None:
@@ -106,66 +113,86 @@ def _workload(problem: PlanError | None) -> None:
     elif workload == FILE:
         _file(problem)
     elif workload == LESSON:
-        st.caption("Six small requests in 20 blocks of 4 tokens. Play it, or go from stop to stop.")
+        st.caption(t("Six small requests in 20 blocks of 4 tokens. Play it, or go from stop to stop."))
     elif workload in FAILURES:
-        st.caption("A workload that breaks the pool. What saves it stands below the map, each change simulated anew.")
+        st.caption(
+            t("A workload that breaks the pool. What saves it stands below the map, each change simulated anew.")
+        )
     problems.say(problem, "requests", "request_id", "arrival_seconds", "n", "max_steps")
 
 
 def _drawn(problem: PlanError | None) -> None:
-    _whole("num_requests", "Requests", 1, MAX_REQUESTS, "How many requests arrive in all.")
-    _lengths("prompt", "Prompts")
-    _lengths("output", "Answers")
+    _whole("num_requests", t("Requests"), 1, MAX_REQUESTS, t("How many requests arrive in all."))
+    _lengths("prompt", t("Prompts"))
+    _lengths("output", t("Answers"))
     problems.say(problem, "low", "p50_tokens", "mean_tokens", "long_fraction", "num_requests")
-    with st.expander("Arrivals", icon=":material/schedule:", key=key("group_arrivals")):
-        _choice("arrivals", "When they come", tuple(_ARRIVAL_WORDS), _ARRIVAL_WORDS)
-        _choice("arrivals_in", "By", ("steps", "seconds"), {"steps": "steps of the engine", "seconds": "the clock"})
+    with st.expander(t("Arrivals"), icon=":material/schedule:", key=key("group_arrivals")):
+        _choice("arrivals", t("When they come"), tuple(_ARRIVAL_WORDS), _ARRIVAL_WORDS)
+        _choice(
+            "arrivals_in", t("By"), ("steps", "seconds"), {"steps": t("steps of the engine"), "seconds": t("the clock")}
+        )
         if value("arrivals") != "at_once":
-            unit = "second" if value("arrivals_in") == "seconds" else "step"
-            _real("rate", f"Requests a {unit}", 0.001, 1000.0, "On average. A step is one pass through the model.")
+            _real(
+                "rate",
+                t("Requests a second") if value("arrivals_in") == "seconds" else t("Requests a step"),
+                0.001,
+                1000.0,
+                t("On average. A step is one pass through the model."),
+            )
         if value("arrivals_in") == "seconds":
             _step_time(problem)
         if value("arrivals") == "bursty":
-            _real("burst_size", "Requests in a burst", 1.0, 10_000.0, "On average.")
+            _real("burst_size", t("Requests in a burst"), 1.0, 10_000.0, t("On average."))
         problems.say(problem, "rate")
-    with st.expander("Shared system prompts", icon=":material/content_copy:", key=key("group_prefixes")):
-        _whole("num_prefixes", "Different system prompts", 0, 10_000, "0: nothing is shared.")
-        _whole("prefix_tokens", "Tokens of each", 0, MAX_TOKENS, "They stand in front of the drawn prompt.")
-        _real("shared_fraction", "Fraction that begins with one", 0.0, 1.0, "From 0 to 1.")
-        _whole("n", "Samples of each request (n)", 1, 64, "Parallel samples share the prompt's blocks.")
+    with st.expander(t("Shared system prompts"), icon=":material/content_copy:", key=key("group_prefixes")):
+        _whole("num_prefixes", t("Different system prompts"), 0, 10_000, t("0: nothing is shared."))
+        _whole("prefix_tokens", t("Tokens of each"), 0, MAX_TOKENS, t("They stand in front of the drawn prompt."))
+        _real("shared_fraction", t("Fraction that begins with one"), 0.0, 1.0, t("From 0 to 1."))
+        _whole("n", t("Samples of each request (n)"), 1, 64, t("Parallel samples share the prompt's blocks."))
         problems.say(problem, "num_prefixes", "prefix_tokens")
 
 
 def _step_time(problem: PlanError | None) -> None:
-    _choice("step_time", "Time of a step", ("fixed", "card"), {"fixed": "Fixed", "card": "From the plan's card"})
+    _choice(
+        "step_time", t("Time of a step"), ("fixed", "card"), {"fixed": t("Fixed"), "card": t("From the plan's card")}
+    )
     if value("step_time") == "fixed":
-        _real("step_seconds", "Seconds a step", 0.0001, 3600.0, "The same for every step.")
+        _real("step_seconds", t("Seconds a step"), 0.0001, 3600.0, t("The same for every step."))
     else:
-        st.caption("The longer of reading weights and cache, and of computing, by the card's bandwidth and FLOP/s.")
+        st.caption(t("The longer of reading weights and cache, and of computing, by the card's bandwidth and FLOP/s."))
     problems.say(problem, "step_seconds", "bytes_per_second")
 
 
 def _lengths(side: str, title: str) -> None:
     with st.expander(title, icon=":material/straighten:", key=key(f"group_{side}")):
-        _choice(f"{side}_kind", f"{title}: lengths", tuple(_KIND_WORDS), _KIND_WORDS)
+        _choice(f"{side}_kind", t("{title}: lengths", title=title), tuple(_KIND_WORDS), _KIND_WORDS)
         kind = value(f"{side}_kind")
         if kind in {"fixed", "lognormal", "bimodal"}:
-            _real(f"{side}_mean", "Mean, tokens", 1.0, 1e6, "Of the chats, where there are long documents too.")
+            _real(
+                f"{side}_mean",
+                t("Mean, tokens"),
+                1.0,
+                1e6,
+                t("Of the chats, where there are long documents too."),
+            )
         if kind in {"lognormal", "bimodal"}:
-            _real(f"{side}_spread", "Spread", 0.0, 5.0, "Standard deviation of the logarithm.")
+            _real(f"{side}_spread", t("Spread"), 0.0, 5.0, t("Standard deviation of the logarithm."))
         if kind == "bimodal":
-            _real(f"{side}_long_mean", "Mean of the long ones, tokens", 1.0, 1e6, "")
-            _real(f"{side}_long_fraction", "Fraction of long ones", 0.0, 1.0, "From 0 to 1.")
+            _real(f"{side}_long_mean", t("Mean of the long ones, tokens"), 1.0, 1e6, "")
+            _real(f"{side}_long_fraction", t("Fraction of long ones"), 0.0, 1.0, t("From 0 to 1."))
         if kind == "percentiles":
             for name in ("p50", "p95", "p99"):
-                _real(f"{side}_{name}", f"{name}, tokens", 1.0, 1e6, "")
-        _whole(f"{side}_low", "Shortest, tokens", 1, MAX_TOKENS, "Drawn lengths are cut to this.")
-        _whole(f"{side}_high", "Longest, tokens", 1, MAX_TOKENS, "Drawn lengths are cut to this.")
+                _real(f"{side}_{name}", t("{name}, tokens", name=name), 1.0, 1e6, "")
+        _whole(f"{side}_low", t("Shortest, tokens"), 1, MAX_TOKENS, t("Drawn lengths are cut to this."))
+        _whole(f"{side}_high", t("Longest, tokens"), 1, MAX_TOKENS, t("Drawn lengths are cut to this."))
 
 
 def _table(problem: PlanError | None) -> None:
     st.caption(
-        f"At most {MOST_ROWS} rows. Rows with the same prefix number begin with the same tokens; 0 shares nothing."
+        t(
+            "At most {count} rows. Rows with the same prefix number begin with the same tokens; 0 shares nothing.",
+            count=MOST_ROWS,
+        )
     )
     frame = pd.DataFrame([asdict(row) for row in simulate_state.table_start()])
     st.data_editor(
@@ -173,7 +200,7 @@ def _table(problem: PlanError | None) -> None:
         key=key(f"editor_{value('table_turn')}"),
         num_rows="dynamic",
         column_config={
-            name: st.column_config.NumberColumn(title, min_value=0, max_value=MAX_TOKENS, step=1)
+            name: st.column_config.NumberColumn(said(title), min_value=0, max_value=MAX_TOKENS, step=1)
             for name, title in _COLUMNS.items()
         },
     )
@@ -182,17 +209,22 @@ def _table(problem: PlanError | None) -> None:
 
 def _file(problem: PlanError | None) -> None:
     st.file_uploader(
-        "Trace: CSV, JSON or JSONL",
+        t("Trace: CSV, JSON or JSONL"),
         type=["csv", "json", "jsonl"],
         key=key("upload"),
         max_upload_size=_MOST_TRACE_MIB,
-        help="A row a request: num_prompt_tokens, num_output_tokens, and arrival_step or arrival_seconds; prefix_id and "
-        "prefix_tokens if prompts share a start. The public Mooncake and Azure traces are understood as they are.",
+        help=t(
+            "A row a request: num_prompt_tokens, num_output_tokens, and arrival_step or arrival_seconds; prefix_id and prefix_tokens if prompts share a start. The public Mooncake and Azure traces are understood as they are."
+        ),
     )
     st.caption(
-        f"At most {_MOST_TRACE_MIB} MiB and {MAX_REQUESTS:,} requests. The file stays here: a link does not hold it."
+        t(
+            "At most {size} MiB and {count} requests. The file stays here: a link does not hold it.",
+            size=_MOST_TRACE_MIB,
+            count=f"{MAX_REQUESTS:,}",
+        )
     )
-    st.caption("For traces that arrive by the clock:")
+    st.caption(t("For traces that arrive by the clock:"))
     _step_time(problem)
     problems.say(problem, "requests", *_TRACE_FIELDS)
 
@@ -214,7 +246,7 @@ def _read_trace(name: str, content: bytes) -> PlanError | None:
         text = content.decode("utf-8-sig")
         requests = read_requests(io.StringIO(text, newline=""), name=name)
     except UnicodeDecodeError:
-        return PlanError("requests", name, f"{name} is not a text file in UTF-8.")
+        return PlanError("requests", name, t("{name} is not a text file in UTF-8.", name=name))
     except PlanError as problem:
         return problem
     simulate_state.hold_trace(Trace(name=name, digest=digest, requests=requests))
@@ -223,13 +255,13 @@ def _read_trace(name: str, content: bytes) -> PlanError | None:
 
 def _pool(problem: PlanError | None) -> None:
     st.segmented_control(
-        "Pool",
+        t("Pool"),
         POOLS,
         key=key("pool"),
         required=True,
-        format_func={"toy": "Set by hand", PLAN: "From the plan"}.__getitem__,
+        format_func={"toy": t("Set by hand"), PLAN: t("From the plan")}.__getitem__,
         on_change=simulate_state.choose_pool,
-        help="From the plan: the blocks, block size, KV groups and flags of the Plan page.",
+        help=t("From the plan: the blocks, block size, KV groups and flags of the Plan page."),
         label_visibility="collapsed",
         persist_state="session",
     )
@@ -238,68 +270,77 @@ def _pool(problem: PlanError | None) -> None:
         plan = simulate_state.plan_now()
         if plan is not None:
             st.caption(
-                words.plain(f"{words.subject(plan)}: {plan.pool.num_blocks:,} blocks of {plan.pool.block_size}.")
+                words.plain(
+                    t(
+                        "{plan}: {num_blocks} blocks of {block_size}.",
+                        plan=words.subject(plan),
+                        num_blocks=f"{plan.pool.num_blocks:,}",
+                        block_size=plan.pool.block_size,
+                    )
+                )
             )
         return
-    _whole("num_gpu_blocks", "--num-gpu-blocks-override", 2, 10_000_000, "Blocks of the pool, with vLLM's null block.")
+    _whole(
+        "num_gpu_blocks", "--num-gpu-blocks-override", 2, 10_000_000, t("Blocks of the pool, with vLLM's null block.")
+    )
     problems.say(problem, "num_gpu_blocks")
-    _whole("block_size", "--block-size", 1, 65_536, "Tokens in a block.")
+    _whole("block_size", "--block-size", 1, 65_536, t("Tokens in a block."))
     problems.say(problem, "block_size")
     _whole(
         "sliding_window",
-        "Sliding window, tokens",
+        t("Sliding window, tokens"),
         0,
         MAX_TOKENS,
-        "Adds a second KV group whose layers see only so many tokens back. 0: full attention alone.",
+        t("Adds a second KV group whose layers see only so many tokens back. 0: full attention alone."),
     )
     problems.say(problem, "sliding_window", "groups")
 
 
 def _flags(problem: PlanError | None) -> None:
-    _whole("max_num_seqs", "--max-num-seqs", 1, 1_000_000, "The most requests that run at once.")
-    _whole("max_num_batched_tokens", "--max-num-batched-tokens", 1, 100_000_000, "Tokens that one step may compute.")
-    _whole("max_model_len", "--max-model-len", 2, 100_000_000, "The longest request, prompt and answer together.")
+    _whole("max_num_seqs", "--max-num-seqs", 1, 1_000_000, t("The most requests that run at once."))
+    _whole("max_num_batched_tokens", "--max-num-batched-tokens", 1, 100_000_000, t("Tokens that one step may compute."))
+    _whole("max_model_len", "--max-model-len", 2, 100_000_000, t("The longest request, prompt and answer together."))
     problems.say(problem, "max_num_seqs", "max_num_batched_tokens", "max_model_len")
-    _switch("enable_prefix_caching", "--enable-prefix-caching", "Full blocks stay findable for equal prefixes.")
-    with st.expander("More flags", icon=":material/tune:", key=key("group_flags")):
+    _switch("enable_prefix_caching", "--enable-prefix-caching", t("Full blocks stay findable for equal prefixes."))
+    with st.expander(t("More flags"), icon=":material/tune:", key=key("group_flags")):
         _choice(
             "scheduling_policy", "--scheduling-policy", ("fcfs", "priority"), {"fcfs": "fcfs", "priority": "priority"}
         )
-        _switch("async_scheduling", "--async-scheduling", "The next step is scheduled while one is computed.")
-        _switch("enable_chunked_prefill", "--enable-chunked-prefill", "A long prompt may be spread over steps.")
+        _switch("async_scheduling", "--async-scheduling", t("The next step is scheduled while one is computed."))
+        _switch("enable_chunked_prefill", "--enable-chunked-prefill", t("A long prompt may be spread over steps."))
         _whole(
             "long_prefill_token_threshold",
             "--long-prefill-token-threshold",
             0,
             100_000_000,
-            "The most prompt tokens of one request in a step. 0: no limit.",
+            t("The most prompt tokens of one request in a step. 0: no limit."),
         )
-        _real("watermark", "--watermark", 0.0, 0.99, "The fraction of the pool that admission leaves free.")
+        _real("watermark", "--watermark", 0.0, 0.99, t("The fraction of the pool that admission leaves free."))
         _whole(
             "num_speculative_tokens",
             "num_speculative_tokens",
             0,
             1000,
-            "Draft tokens a step; their slots are reserved.",
+            t("Draft tokens a step; their slots are reserved."),
         )
         if value("num_speculative_tokens"):
-            _real("draft_acceptance", "Chance that a draft is right", 0.0, 1.0, "")
+            _real("draft_acceptance", t("Chance that a draft is right"), 0.0, 1.0, "")
         problems.say(
             problem, "scheduling_policy", "watermark", "long_prefill_token_threshold", "num_speculative_tokens"
         )
 
 
 def _tiers(problem: PlanError | None) -> None:
-    with st.expander("Host memory and disk", icon=":material/stacks:", key=key("group_tiers")):
-        st.caption("KV offload: evicted blocks go down and come back on a prefix hit.")
-        _whole("host_blocks", "Host memory, blocks", 0, 10_000_000, "0: none.")
-        _whole("disk_blocks", "Disk, blocks", 0, 100_000_000, "0: none.")
+    with st.expander(t("Host memory and disk"), icon=":material/stacks:", key=key("group_tiers")):
+        st.caption(t("KV offload: evicted blocks go down and come back on a prefix hit."))
+        _whole("host_blocks", t("Host memory, blocks"), 0, 10_000_000, t("0: none."))
+        _whole("disk_blocks", t("Disk, blocks"), 0, 100_000_000, t("0: none."))
         if value("host_blocks") or value("disk_blocks"):
-            _real("host_gb_per_second", "Host to card, GB/s", 0.1, 10_000.0, "PCIe 5 ×16 reaches about 50.")
-            _real("disk_gb_per_second", "Disk to card, GB/s", 0.01, 10_000.0, "One NVMe drive reaches about 5.")
-            _choice("tier_policy", "What a full tier drops", ("lru", "arc"), {"lru": "LRU", "arc": "ARC"})
-            load_words = {"always": "Always", "when_faster": "When faster than computing again"}
-            _choice("load_rule", "Load on a hit", tuple(load_words), load_words)
+            _real("host_gb_per_second", t("Host to card, GB/s"), 0.1, 10_000.0, t("PCIe 5 ×16 reaches about 50."))
+            _real("disk_gb_per_second", t("Disk to card, GB/s"), 0.01, 10_000.0, t("One NVMe drive reaches about 5."))
+            _choice("tier_policy", t("What a full tier drops"), ("lru", "arc"), {"lru": "LRU", "arc": "ARC"})
+            load_words = {"always": t("Always"), "when_faster": t("When faster than computing again")}
+            _choice("load_rule", t("Load on a hit"), tuple(load_words), load_words)
         problems.say(problem, "capacity_bytes", "block_bytes")
     problems.say(problem if value("host_blocks") or value("disk_blocks") else None, "groups")
 
@@ -323,7 +364,9 @@ def _real(field: str, label: str, least: float, most: float, meaning: str) -> No
 
 
 def _choice(field: str, label: str, options: Sequence[str], option_words: dict[str, str]) -> None:
-    st.selectbox(label, options, key=key(field), format_func=option_words.__getitem__, persist_state="session")
+    st.selectbox(
+        label, options, key=key(field), format_func=lambda option: said(option_words[option]), persist_state="session"
+    )
 
 
 def _switch(field: str, label: str, meaning: str) -> None:
@@ -334,17 +377,36 @@ def rows_from(records: Sequence[dict[str, Any]]) -> tuple[TableRow, ...]:
     """The table's rows; raises `PlanError` naming the first row that lacks a number."""
     if len(records) > MOST_ROWS:
         raise PlanError(
-            "rows", len(records), f"The table has {len(records)} rows; {MOST_ROWS} are allowed: take a trace file."
+            "rows",
+            len(records),
+            t(
+                "The table has {records} rows; {most} are allowed: take a trace file.",
+                records=len(records),
+                most=MOST_ROWS,
+            ),
         )
     rows = []
     for number, record in enumerate(records, 1):
         cells = {name: record.get(name) for name in _COLUMNS}
         for name in ("num_prompt_tokens", "num_output_tokens"):
             if cells[name] is None:
-                raise PlanError("rows", number, f"Row {number}: {_COLUMNS[name].lower()} is empty; write how many.")
+                raise PlanError(
+                    "rows",
+                    number,
+                    t(
+                        "Row {number}: {column} is empty; write how many.",
+                        number=number,
+                        column=said(_COLUMNS[name]).lower(),
+                    ),
+                )
         for name, cell in cells.items():
             if cell is not None and (cell != int(cell) or not 0 <= cell <= MAX_TOKENS):
-                text = f"Row {number}: {_COLUMNS[name].lower()} must be a whole number from 0 to {MAX_TOKENS:,}."
+                text = t(
+                    "Row {number}: {column} must be a whole number from 0 to {most}.",
+                    number=number,
+                    column=said(_COLUMNS[name]).lower(),
+                    most=f"{MAX_TOKENS:,}",
+                )
                 raise PlanError("rows", cell, text)
         rows.append(TableRow(**{name: int(cell or 0) for name, cell in cells.items()}))
     return tuple(rows)

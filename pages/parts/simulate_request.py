@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from pages.parts.language import t
 from planner.facts import PlanError
 
 LESSON, BURST, LONG, FRAGMENTATION = "lesson", "long_prompt_burst", "long_generations", "fragmentation"
@@ -163,14 +164,20 @@ def workload_of_link(text: str) -> str:
     """The workload that a link's text names; raises `PlanError` when there is none such."""
     workload = text.split(_BETWEEN, 1)[0].removeprefix(f"workload{_INSIDE}")
     if workload not in WORKLOADS:
-        raise PlanError("sim", workload[:40], f"The link's workload is none of {', '.join(WORKLOADS)}.")
+        raise PlanError(
+            "sim", workload[:40], t("The link's workload is none of {choices}.", choices=", ".join(WORKLOADS))
+        )
     return workload
 
 
 def from_link(text: str, start: SimulationInput) -> tuple[SimulationInput, int]:
     """The input and the step that a link's text holds, `start` being where its workload starts."""
     if len(text) > _LONGEST_LINK:
-        raise PlanError("sim", None, f"The link's simulation is longer than {_LONGEST_LINK:,} characters.")
+        raise PlanError(
+            "sim",
+            None,
+            t("The link's simulation is longer than {most} characters.", most=f"{_LONGEST_LINK:,}"),
+        )
     found: dict[str, Any] = {}
     step = 0
     for part in text.split(_BETWEEN)[1:]:
@@ -178,7 +185,7 @@ def from_link(text: str, start: SimulationInput) -> tuple[SimulationInput, int]:
         if name == "step":
             step = _number(name, value, int)
         elif name not in _NAMES or name == "workload":
-            raise PlanError("sim", name[:40], f"The link's simulation has no field {name[:40]}.")
+            raise PlanError("sim", name[:40], t("The link's simulation has no field {name}.", name=name[:40]))
         else:
             found[name] = _value(name, value, getattr(FIRST, name))
     return replace(start, **found), max(0, step)
@@ -205,7 +212,11 @@ def _value(name: str, text: str, like: object) -> object:
 def _table(text: str) -> tuple[TableRow, ...]:
     rows = text.split(_ROWS) if text else []
     if len(rows) > MOST_ROWS:
-        raise PlanError("sim", None, f"The link's table has {len(rows)} rows; {MOST_ROWS} are allowed.")
+        raise PlanError(
+            "sim",
+            None,
+            t("The link's table has {rows} rows; {most} are allowed.", rows=len(rows), most=MOST_ROWS),
+        )
     return tuple(_row(number, row) for number, row in enumerate(rows, 1))
 
 
@@ -213,18 +224,26 @@ def _row(number: int, text: str) -> TableRow:
     cells = text.split(_CELLS)
     names = [field.name for field in fields(TableRow)]
     if len(cells) != len(names):
-        raise PlanError("sim", None, f"Row {number} of the link's table does not have {len(names)} numbers.")
-    return TableRow(**{name: _number(f"row {number}", cell, int) for name, cell in zip(names, cells, strict=True)})
+        raise PlanError(
+            "sim",
+            None,
+            t("Row {number} of the link's table does not have {count} numbers.", number=number, count=len(names)),
+        )
+    return TableRow(
+        **{name: _number(t("row {number}", number=number), cell, int) for name, cell in zip(names, cells, strict=True)}
+    )
 
 
 def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
     if text not in choices:
-        raise PlanError("sim", text[:40], f"The link's {name} is none of {', '.join(choices)}.")
+        raise PlanError(
+            "sim", text[:40], t("The link's {name} is none of {choices}.", name=name, choices=", ".join(choices))
+        )
     return text
 
 
 def _number(name: str, text: str, kind: type) -> Any:  # an int or a float, as `kind` says
     pattern = r"\d{1,12}" if kind is int else r"\d{1,9}(\.\d{1,17})?(e-?\d{1,2})?"
     if not re.fullmatch(pattern, text):
-        raise PlanError("sim", text[:40], f"The link's {name} is not a number.")
+        raise PlanError("sim", text[:40], t("The link's {name} is not a number.", name=name))
     return kind(text)

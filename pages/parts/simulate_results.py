@@ -21,6 +21,8 @@ from pages.parts import (
     step_player,
     words,
 )
+from pages.parts.language import mark, t
+from pages.parts.said import said
 from pages.parts.simulate_job import SimulationJob
 from pages.parts.simulate_request import FAILURES, LESSON
 from pages.parts.simulate_setup import pool_words
@@ -34,16 +36,19 @@ _QUIET_CHART = {"displayModeBar": False, "scrollZoom": False}
 _MOST_EVENTS = 2_000  # in the log's table, around the step
 _MOST_TABLE_ROWS = 5_000
 _POLL_SECONDS = 0.4
+_EVENT_KINDS = (
+    mark("arrived"), mark("admitted"), mark("shared"), mark("preempted"), mark("resumed"), mark("evicted"), mark("finished"),
+)  # fmt: skip
 
 
 def say_instead_of_run(problem: PlanError) -> None:
     """Draw `problem` in the map's place."""
     if problem.value == state.NOT_LOADED:
-        st.header("Nothing to simulate yet", anchor=False)
-        st.info(words.plain(problem.text), icon=":material/info:")
+        st.header(t("Nothing to simulate yet"), anchor=False)
+        st.info(words.plain(said(problem.text)), icon=":material/info:")
         return
-    st.header(":red[:material/error:] This cannot be simulated", anchor=False)
-    st.error(words.plain(problem.text), icon=":material/error:")
+    st.header(f":red[:material/error:] {t('This cannot be simulated')}", anchor=False)
+    st.error(words.plain(said(problem.text)), icon=":material/error:")
 
 
 @st.fragment(run_every=_POLL_SECONDS)
@@ -52,53 +57,67 @@ def progress(job: SimulationJob) -> None:
     if job.wait(0):
         st.rerun()
     st.header("Simulating…", anchor=False)
-    st.progress(job.fraction, text=f"{words.count(job.num_steps)} steps, {job.fraction:.0%} of the tokens served")
-    st.button("Stop", key=key("stop"), icon=":material/stop_circle:", on_click=job.stop)
+    st.progress(
+        job.fraction,
+        text=t(
+            "{num_steps} steps, {fraction} of the tokens served",
+            num_steps=words.count(job.num_steps),
+            fraction=f"{job.fraction:.0%}",
+        ),
+    )
+    st.button(t("Stop"), key=key("stop"), icon=":material/stop_circle:", on_click=job.stop)
 
 
 def summary(job: SimulationJob, result: SimulationResult) -> None:
     """What the whole run comes to, in words and in figures."""
     config, found = result.timeline.config, result.summary
-    st.caption(words.plain(f"{job.setup.title} · {pool_words(config, job.setup.block_bytes)}"))
+    st.caption(words.plain(f"{said(job.setup.title)} · {pool_words(config, job.setup.block_bytes)}"))
     st.header(simulate_words.run_title(found, config), anchor=False)
     kind = value("workload")
     story = failure_preset(cast("FailureKind", kind), seed=int(value("seed") or 0)).story if kind in FAILURES else ""
-    st.markdown(words.plain(f"{story} {simulate_words.run_finding(found)}".strip()))
+    st.markdown(words.plain(f"{said(story)} {simulate_words.run_finding(found)}".strip()))
     for note in job.setup.notes:
-        st.info(words.plain(note), icon=":material/info:")
+        st.info(words.plain(said(note)), icon=":material/info:")
     if found.is_stopped:
         st.warning(simulate_words.stopped_words(found), icon=":material/stop_circle:")
     usable = config.num_usable_blocks
     with st.container(horizontal=True, gap="small"):
         _metric(
-            "Steps",
+            t("Steps"),
             words.count(found.num_steps),
             f"{found.seconds:.3g} s" if found.seconds else None,
-            "Passes through the model.",
+            t("Passes through the model."),
         )
         _metric(
-            "Most at once",
+            t("Most at once"),
             words.count(found.peak_running),
-            f"{words.count(found.peak_waiting)} waiting at most",
-            "Requests running in one step.",
+            t("{count} waiting at most", count=words.count(found.peak_waiting)),
+            t("Requests running in one step."),
         )
         _metric(
-            "Peak of the pool",
+            t("Peak of the pool"),
             simulate_words.percent(found.peak_used_blocks, usable),
-            f"{found.peak_used_blocks:,} of {usable:,} blocks",
-            f"On average {found.mean_used_fraction:.0%} were in use. Cached blocks that nobody holds count as free.",
+            t(
+                "{used} of {usable} blocks",
+                used=f"{found.peak_used_blocks:,}",
+                usable=f"{usable:,}",
+            ),
+            t(
+                "On average {share} were in use. Cached blocks that nobody holds count as free.",
+                share=f"{found.mean_used_fraction:.0%}",
+            ),
         )
         _metric(
-            "Preemptions",
+            t("Preemptions"),
             words.count(found.num_preemptions),
-            f"{words.count(found.recomputed_tokens)} tokens again",
-            "The pool was full: the latest request gave its blocks back and starts over, from what is still cached.",
+            t("{count} tokens again", count=words.count(found.recomputed_tokens)),
+            t("The pool was full: the latest request gave its blocks back and starts over, from what is still cached."),
         )
         _metric(
-            "Prefix hits",
+            t("Prefix hits"),
             simulate_words.percent(found.hit_tokens, found.queried_tokens),
-            f"{words.count(found.hit_tokens)} tokens",
-            f"Of {words.count(found.queried_tokens)} prompt tokens looked up.",
+            t("{count} tokens", count=words.count(found.hit_tokens)),
+            t("Of {count} prompt tokens looked up.", count=words.count(found.queried_tokens)),
         )
 
 
@@ -113,10 +132,15 @@ def remedies() -> None:
         return
     seed = int(value("seed") or 0)
     preset = failure_preset(cast("FailureKind", kind), seed=seed)
-    st.subheader("What saves it", anchor=False)
-    with st.spinner("Trying what could save it…"):
+    st.subheader(t("What saves it"), anchor=False)
+    with st.spinner(t("Trying what could save it…")):
         found = simulate_state.cached_remedies(kind, seed)
-    st.caption(f"Each change was simulated anew. The number is the {words.plain(preset.metric)}; lower is better.")
+    st.caption(
+        t(
+            "Each change was simulated anew. The number is the {metric}; lower is better.",
+            metric=words.plain(said(preset.metric)),
+        )
+    )
     for place, remedy in enumerate(found):
         with st.container(border=True, horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             with st.container(gap=None):
@@ -124,15 +148,15 @@ def remedies() -> None:
                 st.markdown(f"{sign} `{remedy.flags}`")
                 st.caption(
                     words.plain(
-                        f"{words.three_digits(remedy.before)} → {words.three_digits(remedy.after)} · {remedy.why}"
+                        f"{words.three_digits(remedy.before)} → {words.three_digits(remedy.after)} · {said(remedy.why)}"
                     )
                 )
             st.button(
-                "Apply",
+                t("Apply"),
                 key=key(f"remedy_{place}"),
                 on_click=simulate_state.apply_config,
                 args=(remedy.config,),
-                help="Set these flags in the form and play the run.",
+                help=t("Set these flags in the form and play the run."),
             )
 
 
@@ -143,11 +167,11 @@ def stage(player: StepPlayer, job: SimulationJob) -> None:
     if value("workload") == LESSON:
         _lesson()
     st.segmented_control(
-        "Colour by",
+        t("Colour by"),
         simulate_state.COLOURS,
         key=key("colour_by"),
         required=True,
-        format_func={"request": "Request", "state": "State", "group": "KV group"}.__getitem__,
+        format_func={"request": t("Request"), "state": t("State"), "group": t("KV group")}.__getitem__,
         persist_state="session",
     )
     view = simulate_state.view_of(run)
@@ -159,14 +183,16 @@ def stage(player: StepPlayer, job: SimulationJob) -> None:
         on_choose=partial(simulate_state.chosen_request, run),
     )
     st.caption(
-        "Keys: k plays and pauses, j and l step, n jumps to the next event, Home and End. On the map: arrows move the "
-        "cursor, Enter picks its block, + and − zoom (or Ctrl and the wheel), Esc lets the request go."
+        t(
+            "Keys: k plays and pauses, j and l step, n jumps to the next event, Home and End. On the map: arrows move the cursor, Enter picks its block, + and − zoom (or Ctrl and the wheel), Esc lets the request go."
+        )
     )
     looked_at = st.segmented_control(
-        "Look at",
+        t("Look at"),
         list(_LOOKS),
         key=key("look"),
         default=_FIRST_LOOK,
+        format_func=said,
         required=True,
         label_visibility="collapsed",
         persist_state="session",
@@ -180,14 +206,14 @@ def _lesson() -> None:
     with st.container(horizontal=True, gap="small"):
         for number, stop in enumerate(simulate_lesson.STOPS, 1):
             st.button(
-                f"{number} · {stop.title}",
+                f"{number} · {said(stop.title)}",
                 key=key(f"lesson_{number}"),
                 icon=":material/visibility:" if stop is shown else None,
                 on_click=simulate_state.jump,
                 args=(stop.step,),
-                help=f"Go to step {stop.step}",
+                help=t("Go to step {step}", step=stop.step),
             )
-    st.markdown(words.plain(shown.text))
+    st.markdown(words.plain(said(shown.text)))
 
 
 def _one_request(player: StepPlayer, _job: SimulationJob, step: int) -> None:
@@ -203,16 +229,16 @@ def _one_request(player: StepPlayer, _job: SimulationJob, step: int) -> None:
     if chosen in timeline.request_ids and chosen not in known:
         known.insert(0, chosen)
     st.selectbox(
-        "Request",
+        t("Request"),
         known,
         index=None,
         key=key("selected"),
-        placeholder="Choose a request, or click one of its blocks",
-        help="Its blocks stand out on the map.",
+        placeholder=t("Choose a request, or click one of its blocks"),
+        help=t("Its blocks stand out on the map."),
         persist_state="session",
     )
     if chosen not in timeline.request_ids:
-        st.caption("No request is chosen.")
+        st.caption(t("No request is chosen."))
         return
     goal = run.goals[timeline.ordinal(chosen)]
     rows = timeline.table(step, chosen)
@@ -222,13 +248,15 @@ def _one_request(player: StepPlayer, _job: SimulationJob, step: int) -> None:
     sizes = [timeline.config.block_size_of(group) for group in timeline.config.groups]
     groups = step_player.group_names(timeline.config)
     table: list[dict[str, object]] = [
-        ({"KV group": groups[row.group]} if len(groups) > 1 else {})
+        ({t("KV group"): groups[row.group]} if len(groups) > 1 else {})
         | {
-            "Logical block": row.index,
-            "Physical block": str(row.block or "–"),
-            "Tokens": f"{row.first_token:,}–{row.first_token + sizes[row.group] - 1:,}",
-            "Filled": f"{row.num_tokens} of {sizes[row.group]}" if row.block else "left the window",
-            "Shared with": ", ".join(row.shared_with) or "–",
+            t("Logical block"): row.index,
+            t("Physical block"): str(row.block or "–"),
+            t("Tokens"): f"{row.first_token:,}–{row.first_token + sizes[row.group] - 1:,}",
+            t("Filled"): t("{part} of {whole}", part=row.num_tokens, whole=sizes[row.group])
+            if row.block
+            else t("left the window"),
+            t("Shared with"): ", ".join(row.shared_with) or "–",
         }
         for row in rows[:_MOST_TABLE_ROWS]
     ]
@@ -236,7 +264,7 @@ def _one_request(player: StepPlayer, _job: SimulationJob, step: int) -> None:
         pd.DataFrame(table),
         hide_index=True,
         height=min(420, 38 + 35 * len(table)),
-        alt=f"Block table of {chosen} at step {step}",
+        alt=t("Block table of {chosen} at step {step}", chosen=chosen, step=step),
     )
 
 
@@ -244,18 +272,19 @@ def _log(player: StepPlayer, _job: SimulationJob, step: int) -> None:
     timeline = player.run.timeline
     events = timeline.events_between(max(0, step - 400), step + 1)[-_MOST_EVENTS:]
     only = st.pills(
-        "Only",
-        ["arrived", "admitted", "shared", "preempted", "resumed", "evicted", "finished"],
+        t("Only"),
+        _EVENT_KINDS,
         key=key("only"),
+        format_func=said,
         selection_mode="multi",
         persist_state="session",
     )
     shown = [event for event in reversed(events) if not only or event.kind in only]
     if not shown:
-        st.caption(f"Nothing of this kind happened in the 400 steps up to step {step:,}.")
+        st.caption(t("Nothing of this kind happened in the 400 steps up to step {step}.", step=f"{step:,}"))
         return
-    st.caption("The latest first. Choose a row to go to its step.")
-    frame = pd.DataFrame([{"Step": event.step, "What happened": event.text} for event in shown])
+    st.caption(t("The latest first. Choose a row to go to its step."))
+    frame = pd.DataFrame([{t("Step"): event.step, t("What happened"): said(event.text)} for event in shown])
     st.dataframe(
         frame,
         hide_index=True,
@@ -264,38 +293,50 @@ def _log(player: StepPlayer, _job: SimulationJob, step: int) -> None:
         on_select=partial(simulate_state.jump_to_row, [event.step for event in shown]),
         selection_mode="single-row",
         column_config={
-            "Step": st.column_config.NumberColumn(width="small"),
-            "What happened": st.column_config.TextColumn(width="large"),
+            t("Step"): st.column_config.NumberColumn(width="small"),
+            t("What happened"): st.column_config.TextColumn(width="large"),
         },
-        alt=f"What happened up to step {step}, the latest first",
+        alt=t("What happened up to step {step}, the latest first", step=step),
     )
 
 
 def _over_time(player: StepPlayer, job: SimulationJob, step: int) -> None:
     timeline = player.run.timeline
     offload = job.setup.options.offload
-    names = [tier.name for tier in offload.tiers] if offload else []
+    names = [said(tier.name) for tier in offload.tiers] if offload else []
     found = job.result.summary if job.result else None
     usable = timeline.config.num_usable_blocks
-    peak = f"at most {found.peak_used_blocks:,} of {usable:,}" if found else ""
+    peak = (
+        t(
+            "at most {used} of {usable}",
+            used=f"{found.peak_used_blocks:,}",
+            usable=f"{usable:,}",
+        )
+        if found
+        else ""
+    )
     figures: list[tuple[str, Any, str]] = [
-        ("Blocks of the pool", simulate_charts.usage(timeline, step), f"Blocks in use over the steps: {peak}."),
         (
-            "Requests",
+            t("Blocks of the pool"),
+            simulate_charts.usage(timeline, step),
+            t("Blocks in use over the steps: {peak}.", peak=peak),
+        ),
+        (
+            t("Requests"),
             simulate_charts.queue(timeline, step),
             _queue_words(found),
         ),
         (
-            "Prefix cache",
+            t("Prefix cache"),
             simulate_charts.hits(timeline, step),
-            f"Prompt tokens looked up and found: {found.hit_tokens if found else 0:,} found.",
+            t("Prompt tokens looked up and found: {count} found.", count=f"{found.hit_tokens if found else 0:,}"),
         ),
         (
-            "Tiers below the card",
+            t("Tiers below the card"),
             simulate_charts.tiers(timeline, names, step),
-            f"Blocks held by {' and '.join(names)}.",
+            t("Blocks held by {names}.", names=_and(names)),
         ),
-        ("Bytes moved", simulate_charts.moved(timeline, step), _moved_words(timeline)),
+        (t("Bytes moved"), simulate_charts.moved(timeline, step), _moved_words(timeline)),
     ]
     drawn = [each for each in figures if each[1] is not None]
     for place in range(0, len(drawn), 2):
@@ -305,14 +346,22 @@ def _over_time(player: StepPlayer, job: SimulationJob, step: int) -> None:
                 st.plotly_chart(figure, key=key(f"chart_{title}"), config=_QUIET_CHART, alt=alt)
     if timeline.tiers is not None:
         st.caption(_moved_words(timeline))
-    st.caption("The upright line is the step of the map.")
+    st.caption(t("The upright line is the step of the map."))
 
 
 def _queue_words(found: SimulationSummary | None) -> str:
     if found is None:
         return ""
-    most = f"{found.peak_running:,} and {found.peak_waiting:,} at most"
-    return f"Running and waiting requests: {most}; {simulate_words.count(found.num_preemptions, 'preemption')}."
+    most = t(
+        "{peak_running} and {peak_waiting} at most",
+        peak_running=f"{found.peak_running:,}",
+        peak_waiting=f"{found.peak_waiting:,}",
+    )
+    return t(
+        "Running and waiting requests: {most}; {num_preemptions}.",
+        most=most,
+        num_preemptions=simulate_words.count(found.num_preemptions, "preemption"),
+    )
 
 
 def _moved_words(timeline: Any) -> str:  # a Timeline, with tiers or without
@@ -320,20 +369,31 @@ def _moved_words(timeline: Any) -> str:  # a Timeline, with tiers or without
         return ""
     columns = timeline.tiers
     thrash = sum(columns.thrashed_blocks)
-    told = f"{words.small_bytes(sum(columns.bytes_down))} went down and {words.small_bytes(sum(columns.bytes_up))} came back"
-    return (
-        f"{told}, in {words.three_digits(sum(columns.seconds_moving))} s of loading; {sum(columns.hit_tokens):,} tokens were "
-        f"loaded instead of computed. {simulate_words.count(thrash, 'block')} came back within 64 steps of going: thrash."
+    told = t(
+        "{bytes_down} went down and {bytes_up} came back",
+        bytes_down=words.small_bytes(sum(columns.bytes_down)),
+        bytes_up=words.small_bytes(sum(columns.bytes_up)),
+    )
+    return t(
+        "{told}, in {seconds} s of loading; {hit_tokens} tokens were loaded instead of computed. {thrash} came back within 64 steps of going: thrash.",
+        told=told,
+        seconds=words.three_digits(sum(columns.seconds_moving)),
+        hit_tokens=f"{sum(columns.hit_tokens):,}",
+        thrash=simulate_words.count(thrash, "block"),
     )
 
 
 def _without_paging(player: StepPlayer, job: SimulationJob, step: int) -> None:
     if job.result is None or not job.contiguous:
-        st.info("The comparison needs a whole run of moderate length with arrivals in steps.", icon=":material/info:")
+        st.info(
+            t("The comparison needs a whole run of moderate length with arrivals in steps."), icon=":material/info:"
+        )
         return
     uses = simulate_words.slot_uses(player.run.timeline, job.contiguous, step)
     finding = simulate_words.slots_finding(uses, step)
-    st.markdown("The same requests at the same step, with one unbroken run of token slots a request instead of blocks.")
+    st.markdown(
+        t("The same requests at the same step, with one unbroken run of token slots a request instead of blocks.")
+    )
     st.plotly_chart(simulate_charts.slots(uses), key=key("slots"), config=_QUIET_CHART, alt=finding)
     st.caption(finding)
     st.caption(simulate_words.contiguous_finding(job.contiguous, job.result.summary, len(player.run.goals)))
@@ -341,18 +401,18 @@ def _without_paging(player: StepPlayer, job: SimulationJob, step: int) -> None:
 
 def _under_v0(_player: StepPlayer, job: SimulationJob, step: int) -> None:
     st.caption(
-        "V0 was vLLM's engine up to 0.10. It has no prefix cache here; a full pool is met by swap or by recompute."
+        t("V0 was vLLM's engine up to 0.10. It has no prefix cache here; a full pool is met by swap or by recompute.")
     )
     with st.container(horizontal=True, vertical_alignment="bottom"):
         blocks = st.number_input(
-            "--swap-space, blocks", 0, 1_000_000, 64, key=key("v0_blocks"), persist_state="session"
+            t("{flag}, blocks", flag="--swap-space"), 0, 1_000_000, 64, key=key("v0_blocks"), persist_state="session"
         )
         mode = st.selectbox("--preemption-mode", simulate_v0.MODES, key=key("v0_mode"), persist_state="session")
-        has_beams = st.toggle("Samples are beams", key=key("v0_beams"), persist_state="session")
+        has_beams = st.toggle(t("Samples are beams"), key=key("v0_beams"), persist_state="session")
     try:
         run = simulate_state.v0_run_of(job, num_cpu_blocks=blocks, mode=mode, has_beams=has_beams)
     except PlanError as problem:
-        st.error(words.plain(problem.text), icon=":material/error:")
+        st.error(words.plain(said(problem.text)), icon=":material/error:")
         return
     num_steps = job.result.summary.num_steps if job.result else 0
     finding = simulate_v0.v0_finding(run, num_steps)
@@ -364,11 +424,13 @@ def _under_v0(_player: StepPlayer, job: SimulationJob, step: int) -> None:
 
 def _export(player: StepPlayer, _job: SimulationJob, _step: int) -> None:
     events = player.run.timeline.events
-    st.caption(f"{words.count(len(events))} events. The frame itself is saved with “Save PNG” beside the map.")
+    st.caption(
+        t("{events} events. The frame itself is saved with “Save PNG” beside the map.", events=words.count(len(events)))
+    )
     with st.container(horizontal=True):
         for label, make, name, mime in (
-            ("Events as CSV", simulate_downloads.events_csv, "kvscope-events.csv", "text/csv"),
-            ("Events as JSONL", simulate_downloads.events_jsonl, "kvscope-events.jsonl", "application/jsonl"),
+            (t("Events as CSV"), simulate_downloads.events_csv, "kvscope-events.csv", "text/csv"),
+            (t("Events as JSONL"), simulate_downloads.events_jsonl, "kvscope-events.jsonl", "application/jsonl"),
         ):
             st.download_button(
                 label,
@@ -379,15 +441,19 @@ def _export(player: StepPlayer, _job: SimulationJob, _step: int) -> None:
                 icon=":material/download:",
                 on_click="ignore",
             )
-    st.caption("The address of this page holds the pool, the workload, the seed and the step: share it as it is.")
+    st.caption(t("The address of this page holds the pool, the workload, the seed and the step: share it as it is."))
 
 
-_FIRST_LOOK = "One request"
+def _and(names: list[str]) -> str:
+    return t("{first} and {last}", first=names[0], last=names[1]) if len(names) > 1 else "".join(names)
+
+
+_FIRST_LOOK = mark("One request")
 _LOOKS: dict[str, Callable[[StepPlayer, SimulationJob, int], None]] = {
     _FIRST_LOOK: _one_request,
-    "What happened": _log,
-    "Over time": _over_time,
-    "Without paging": _without_paging,
-    "Under V0": _under_v0,
-    "Export": _export,
+    mark("What happened"): _log,
+    mark("Over time"): _over_time,
+    mark("Without paging"): _without_paging,
+    mark("Under V0"): _under_v0,
+    mark("Export"): _export,
 }

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
+from pages.parts.language import mark, t
+from pages.parts.said import said
 from pages.parts.simulate_request import (
     BURST,
     DRAWN,
@@ -45,13 +47,13 @@ _RECOMPUTE_SECONDS_PER_TOKEN = 1 / 20_000  # assumed: prefill of an 8B model on 
 _MOST_STEPS = 300_000
 
 WORKLOAD_TITLES = {
-    LESSON: "A first lesson",
-    BURST: "Breaks: a burst of long prompts",
-    LONG: "Breaks: too many long generations",
-    FRAGMENTATION: "Breaks: fragmentation",
-    DRAWN: "Drawn from distributions",
-    TABLE: "My own requests",
-    FILE: "A trace file",
+    LESSON: mark("A first lesson"),
+    BURST: mark("Breaks: a burst of long prompts"),
+    LONG: mark("Breaks: too many long generations"),
+    FRAGMENTATION: mark("Breaks: fragmentation"),
+    DRAWN: mark("Drawn from distributions"),
+    TABLE: mark("My own requests"),
+    FILE: mark("A trace file"),
 }
 
 
@@ -123,7 +125,7 @@ def _step_time(asked: SimulationInput, plan: Plan | None, model: ModelFacts | No
     if asked.step_time == "fixed":
         return FixedStepTime(asked.step_seconds)
     if asked.pool != PLAN or plan is None or model is None or plan.request.gpu is None:
-        text = "The time of a step follows from the plan's card: take the pool from the plan, or give a fixed time."
+        text = t("The time of a step follows from the plan's card: take the pool from the plan, or give a fixed time.")
         raise PlanError("step_seconds", None, text)
     rank = plan.ranks[plan.bounding_rank]
     return Roofline.of_card(
@@ -143,24 +145,29 @@ def goals(requests: Sequence[SimulatedRequest], max_model_len: int) -> tuple[int
 def table_requests(rows: Sequence[TableRow]) -> tuple[SimulatedRequest, ...]:
     """The requests of a hand-made table; the first bad row is refused with its number."""
     if not rows:
-        raise PlanError("rows", None, "The table is empty: add a request.")
+        raise PlanError("rows", None, t("The table is empty: add a request."))
     requests = []
     for number, row in enumerate(rows, 1):
         try:
             requests.append(_table_request(number, row))
         except PlanError as error:
-            raise PlanError("rows", error.value, f"Row {number}: {_lower(error.text)}") from error
+            raise PlanError(
+                "rows", error.value, t("Row {number}: {text}", number=number, text=_lower(said(error.text)))
+            ) from error
     return tuple(requests)
 
 
 def _lower(text: str) -> str:
     """A sentence about request `rN` without naming it, to stand after "Row N:"."""
-    return text.split(": ", 1)[1] if text.startswith("Request ") and ": " in text else text
+    start, colon, rest = text.replace("：", ": ").partition(": ")
+    return rest if colon and start.startswith((t("Request"), "Request")) else text
 
 
 def _table_request(number: int, row: TableRow) -> SimulatedRequest:
     if row.prefix and not row.prefix_tokens:
-        raise PlanError("rows", number, f"Request r{number}: a shared prefix needs its length in tokens.")
+        raise PlanError(
+            "rows", number, t("Request r{number}: a shared prefix needs its length in tokens.", number=number)
+        )
     piece = Piece(key=f"system prompt {row.prefix}", num_tokens=row.prefix_tokens)
     return SimulatedRequest(
         request_id=f"r{number}",
@@ -177,7 +184,7 @@ def _requests(asked: SimulationInput, uploaded: Sequence[SimulatedRequest] | Non
         return failure_preset(cast("FailureKind", asked.workload), seed=asked.seed).requests
     if asked.workload == FILE:
         if uploaded is None:
-            raise PlanError("trace", "not_loaded", "Choose a trace file: CSV, JSON or JSONL, one request a row.")
+            raise PlanError("trace", "not_loaded", t("Choose a trace file: CSV, JSON or JSONL, one request a row."))
         return tuple(uploaded)
     if asked.workload == DRAWN:
         return draw_workload(drawn_spec(asked), seed=asked.seed)
@@ -234,7 +241,7 @@ def _engine(asked: SimulationInput, plan: Plan | None) -> tuple[SimulatorConfig,
         return toy, (), TOY_BYTES_PER_TOKEN * asked.block_size
     if plan is None:
         raise PlanError(
-            "pool", PLAN, "There is no plan to take the pool from: mend it on the Plan page, or set one by hand."
+            "pool", PLAN, t("There is no plan to take the pool from: mend it on the Plan page, or set one by hand.")
         )
     planned = engine_of_plan(plan)
     can_cache = planned.config.enable_prefix_caching
@@ -253,8 +260,8 @@ def _flags(asked: SimulationInput) -> dict[str, Any]:
 
 def _offload(asked: SimulationInput, block_bytes: int) -> OffloadConfig | None:
     sizes = (
-        ("host memory", asked.host_blocks, asked.host_gb_per_second),
-        ("disk", asked.disk_blocks, asked.disk_gb_per_second),
+        (mark("host memory"), asked.host_blocks, asked.host_gb_per_second),
+        (mark("disk"), asked.disk_blocks, asked.disk_gb_per_second),
     )
     tiers = tuple(
         Tier(
@@ -280,4 +287,10 @@ def pool_words(config: SimulatorConfig, block_bytes: int) -> str:
     """The pool in a few words: blocks, tokens, GiB."""
     size = config.num_usable_blocks * block_bytes / GIB
     tokens = config.num_usable_blocks * config.block_size
-    return f"{config.num_usable_blocks:,} blocks of {config.block_size} tokens · {tokens:,} slots · {size:.3g} GiB"
+    return t(
+        "{blocks} blocks of {block_size} tokens · {tokens} slots · {size} GiB",
+        blocks=f"{config.num_usable_blocks:,}",
+        block_size=config.block_size,
+        tokens=f"{tokens:,}",
+        size=f"{size:.3g}",
+    )

@@ -13,6 +13,8 @@ from typing import Any, cast
 import streamlit as st
 
 from pages.parts import simulate_request, state
+from pages.parts.language import language, t
+from pages.parts.said import said
 from pages.parts.simulate_job import SimulationJob
 from pages.parts.simulate_request import FILE, FIRST, PLAN, TABLE, SimulationInput, TableRow
 from pages.parts.simulate_setup import Setup, goals, setup, start_for, with_config, with_plan
@@ -84,7 +86,11 @@ def start_page() -> None:
         jump(step)
     except PlanError as problem:
         keep(
-            "link_problem", f"This link's simulation cannot be read: {problem.text} The first lesson is shown instead."
+            "link_problem",
+            t(
+                "This link's simulation cannot be read: {why} The first lesson is shown instead.",
+                why=said(problem.text),
+            ),
         )
 
 
@@ -201,6 +207,7 @@ def asked_setup() -> Asked | PlanError:
         made.options.step_seconds,
         made.block_bytes,
         trace.digest if is_file and trace else None,
+        language(),
     )
     return Asked(digest=hashlib.sha256(repr(parts).encode()).hexdigest()[:16], setup=made)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from pages.parts.language import t
 from pages.parts.simulate_setup import Setup
 from pages.parts.simulate_words import count, times
 from planner.facts import PlanError
@@ -31,7 +32,11 @@ def run_v0(setup: Setup, *, num_cpu_blocks: int, mode: str, has_beams: bool) -> 
     """The V0 run of a setup's requests; raises `PlanError` where V0 would stop or the run is too long to compare."""
     tokens = sum((request.num_prompt_tokens + request.num_output_tokens) * request.n for request in setup.requests)
     if len(setup.requests) > MOST_REQUESTS or tokens > MOST_TOKENS:
-        text = f"The V0 comparison takes at most {MOST_REQUESTS} requests of {MOST_TOKENS:,} tokens in all."
+        text = t(
+            "The V0 comparison takes at most {requests} requests of {tokens} tokens in all.",
+            requests=MOST_REQUESTS,
+            tokens=f"{MOST_TOKENS:,}",
+        )
         raise PlanError("requests", len(setup.requests), text)
     config = V0Config(
         num_gpu_blocks=setup.config.num_usable_blocks,
@@ -63,39 +68,65 @@ def v0_finding(run: V0Run, num_steps_v1: int) -> str:
     """What the V0 run comes to beside V1's, in sentences."""
     parts = []
     if run.num_recomputed:
-        parts.append(f"a request was thrown out and started over {times(run.num_recomputed)}")
+        parts.append(t("a request was thrown out and started over {often}", often=times(run.num_recomputed)))
     if run.num_swapped_out:
         parts.append(
-            f"requests went to host memory {times(run.num_swapped_out)} and came back {times(run.num_swapped_in)} "
-            f"({count(run.swapped_blocks, 'block')} moved)"
+            t(
+                "requests went to host memory {out} and came back {back} ({blocks} moved)",
+                out=times(run.num_swapped_out),
+                back=times(run.num_swapped_in),
+                blocks=count(run.swapped_blocks, "block"),
+            )
         )
     if run.num_copies:
-        parts.append(f"{count(run.num_copies, 'shared block')} were copied on the first write")
-    told = "; ".join(parts) if parts else "nothing was preempted, swapped or copied"
-    return f"V0 takes {len(run.frames):,} steps, V1 {num_steps_v1:,}: V0 computes prompts in steps of their own. In V0, {told}."
+        parts.append(t("{blocks} were copied on the first write", blocks=count(run.num_copies, "shared block")))
+    told = "; ".join(parts) if parts else t("nothing was preempted, swapped or copied")
+    return t(
+        "V0 takes {frames} steps, V1 {v1_steps}: V0 computes prompts in steps of their own. In V0, {told}.",
+        frames=f"{len(run.frames):,}",
+        v1_steps=f"{num_steps_v1:,}",
+        told=told,
+    )
 
 
 def v0_step(run: V0Run, step: int) -> str:
     """Who stands where at one step of V0."""
     if step >= len(run.frames):
-        return f"V0 has served all by step {len(run.frames) - 1:,}."
+        return t("V0 has served all by step {step}.", step=f"{len(run.frames) - 1:,}")
     frame = run.frames[step]
     used = run.config.num_gpu_blocks - frame.free_gpu_blocks
     host = run.config.num_cpu_blocks - frame.free_cpu_blocks
-    kind = "prompts only" if frame.is_prefill else "one token for each that runs"
+    kind = t("prompts only") if frame.is_prefill else t("one token for each that runs")
     words = [
-        f"V0 at step {step:,} ({kind}): {used:,} of {run.config.num_gpu_blocks:,} blocks in use, {host:,} in host memory",
-        f"running: {_names(frame.running)}",
-        f"waiting: {_names(frame.waiting)}",
-        f"swapped out: {_names(frame.swapped)}",
+        t(
+            "V0 at step {step} ({kind}): {used} of {num_gpu_blocks} blocks in use, {host} in host memory",
+            step=f"{step:,}",
+            kind=kind,
+            used=f"{used:,}",
+            num_gpu_blocks=f"{run.config.num_gpu_blocks:,}",
+            host=f"{host:,}",
+        ),
+        t("running: {running}", running=_names(frame.running)),
+        t("waiting: {waiting}", waiting=_names(frame.waiting)),
+        t("swapped out: {swapped}", swapped=_names(frame.swapped)),
     ]
-    words += [f"{name} moves {count(blocks, 'block')} to the host" for name, blocks in frame.swapped_out]
-    words += [f"{name} brings {count(blocks, 'block')} back" for name, blocks in frame.swapped_in]
-    words += [f"{name} loses its blocks and starts over" for name in frame.recomputed]
-    words += [f"block {source} is copied to block {target} on the first write" for source, target in frame.copies[:8]]
+    words += [
+        t("{name} moves {blocks} to the host", name=name, blocks=count(blocks, "block"))
+        for name, blocks in frame.swapped_out
+    ]
+    words += [
+        t("{name} brings {blocks} back", name=name, blocks=count(blocks, "block")) for name, blocks in frame.swapped_in
+    ]
+    words += [t("{name} loses its blocks and starts over", name=name) for name in frame.recomputed]
+    words += [
+        t("block {source} is copied to block {target} on the first write", source=source, target=target)
+        for source, target in frame.copies[:8]
+    ]
     return "; ".join(words) + "."
 
 
 def _names(names: tuple[str, ...]) -> str:
     shown = ", ".join(names[:12])
-    return (f"{shown} and {len(names) - 12} more" if len(names) > 12 else shown) or "nobody"
+    return (t("{shown} and {count} more", shown=shown, count=len(names) - 12) if len(names) > 12 else shown) or t(
+        "nobody"
+    )

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pages.parts import simulate_words
+from pages.parts.language import mark, t
+from pages.parts.said import said
 from pages.parts.simulate_setup import Setup
 from planner.block_tradeoffs import (
     BLOCK_SIZES,
@@ -32,9 +34,9 @@ _FORSAKEN_AFTER_SECONDS = 60.0
 CLAIM_CONCURRENCY, CLAIM_PAGED, CLAIM_BEFORE = 32, 0.95, 0.60
 SWITCHES: tuple[Switch, ...] = ("prefix_caching", "sliding_window", "hybrid_manager")
 SWITCH_WORDS = {
-    "prefix_caching": "Prefix caching",
-    "sliding_window": "Sliding window",
-    "hybrid_manager": "Hybrid KV cache manager",
+    "prefix_caching": mark("Prefix caching"),
+    "sliding_window": mark("Sliding window"),
+    "hybrid_manager": mark("Hybrid KV cache manager"),
 }
 
 
@@ -146,24 +148,35 @@ def _with_window(config: SimulatorConfig) -> tuple[SimulatorConfig, str]:
         return config, ""
     span = max(config.block_size, config.max_model_len // 16)
     groups = (FULL_ATTENTION, KvGroup(kind="sliding_window", span_tokens=span))
-    note = f"This model has no window: half of its layers were given one of {span:,} tokens, in the same memory."
+    note = t(
+        "This model has no window: half of its layers were given one of {span} tokens, in the same memory.",
+        span=f"{span:,}",
+    )
     return replace(config, groups=groups, num_gpu_blocks=2 * config.num_usable_blocks + 1), note
 
 
 def block_size_finding(points: Sequence[BlockSizePoint]) -> str:
     """What the block sizes show, in one or two sentences."""
     least, most = points[0], points[-1]
-    told = (
-        f"From blocks of {least.block_size} to blocks of {most.block_size} tokens, empty slots grow from "
-        f"{_part(least.empty_slots_fraction)} to {_part(most.empty_slots_fraction)} of what is taken, while the block tables "
-        f"shrink from {least.peak_table_bytes:,} to {most.peak_table_bytes:,} bytes."
+    told = t(
+        "From blocks of {block_size} to blocks of {block_size_2} tokens, empty slots grow from {empty_slots_fraction} to {empty_slots_fraction_2} of what is taken, while the block tables shrink from {peak_table_bytes} to {peak_table_bytes_2} bytes.",
+        block_size=least.block_size,
+        block_size_2=most.block_size,
+        empty_slots_fraction=_part(least.empty_slots_fraction),
+        empty_slots_fraction_2=_part(most.empty_slots_fraction),
+        peak_table_bytes=f"{least.peak_table_bytes:,}",
+        peak_table_bytes_2=f"{most.peak_table_bytes:,}",
     )
     if not any(point.hit_fraction for point in points):
-        return f"{told} No prompt shares a prefix here."
+        return t("{told} No prompt shares a prefix here.", told=told)
     best, last = max(points, key=lambda point: point.hit_fraction), most
-    return (
-        f"{told} A hit ends on a block's edge: {_part(best.hit_fraction)} of the prompt tokens are found with blocks of "
-        f"{best.block_size}, {_part(last.hit_fraction)} with blocks of {last.block_size}."
+    return t(
+        "{told} A hit ends on a block's edge: {hit_fraction} of the prompt tokens are found with blocks of {block_size}, {hit_fraction_2} with blocks of {block_size_2}.",
+        told=told,
+        hit_fraction=_part(best.hit_fraction),
+        block_size=best.block_size,
+        hit_fraction_2=_part(last.hit_fraction),
+        block_size_2=last.block_size,
     )
 
 
@@ -173,26 +186,38 @@ def claims(points: Sequence[ConcurrencyPoint]) -> list[tuple[bool | None, str]]:
     told: list[tuple[bool | None, str]] = []
     if high:
         worst = min(high, key=lambda point: point.paged_fraction)
-        text = (
-            f"Paging keeps over 95 % of the slots it takes filled above {CLAIM_CONCURRENCY} requests at once: "
-            f"{_part(worst.paged_fraction)} with {worst.mean_running:.0f} at once."
+        text = t(
+            "Paging keeps over 95 % of the slots it takes filled above {limit} requests at once: {share} with {running} at once.",
+            limit=CLAIM_CONCURRENCY,
+            share=_part(worst.paged_fraction),
+            running=f"{worst.mean_running:.0f}",
         )
         told.append((worst.paged_fraction > CLAIM_PAGED, text))
     else:
         most = max(points, key=lambda point: point.mean_running)
-        text = (
-            f"No more than {most.mean_running:.0f} requests ran at once on average, so the claim about {CLAIM_CONCURRENCY} "
-            f"and more cannot be judged here; paging kept {_part(most.paged_fraction)} filled."
+        text = t(
+            "No more than {running} requests ran at once on average, so the claim about {limit} and more cannot be judged here; paging kept {share} filled.",
+            running=f"{most.mean_running:.0f}",
+            limit=CLAIM_CONCURRENCY,
+            share=_part(most.paged_fraction),
         )
         told.append((None, text))
     for policy, fraction in points[-1].contiguous:
-        name = simulate_words.POLICY_WORDS[policy]
-        told.append((fraction < CLAIM_BEFORE, f"Before paging, under 60 %: “{name}” kept {_part(fraction)} filled."))
+        name = said(simulate_words.POLICY_WORDS[policy])
+        told.append(
+            (
+                fraction < CLAIM_BEFORE,
+                t("Before paging, under 60 %: “{name}” kept {fraction} filled.", name=name, fraction=_part(fraction)),
+            )
+        )
     low, top = points[0], points[-1]
     if abs(low.paged_fraction - top.paged_fraction) < 0.02:
-        text = (
-            f"It is a matter of more requests: with {low.max_num_seqs} at once paging keeps {_part(low.paged_fraction)}, "
-            f"with {top.max_num_seqs} {_part(top.paged_fraction)}. Lengths and block size decide, not concurrency."
+        text = t(
+            "It is a matter of more requests: with {max_num_seqs} at once paging keeps {share}, with {max_num_seqs_2} {share_2}. Lengths and block size decide, not concurrency.",
+            max_num_seqs=low.max_num_seqs,
+            share=_part(low.paged_fraction),
+            max_num_seqs_2=top.max_num_seqs,
+            share_2=_part(top.paged_fraction),
         )
         told.append((False, text))
     return told
@@ -202,17 +227,21 @@ def switch_finding(point: SwitchPoint) -> str:
     """What one switch buys on this workload, in one sentence."""
     on, off = point.on.summary, point.off.summary
     pieces = [
-        _change("steps", off.num_steps, on.num_steps),
-        _change("preemptions", off.num_preemptions, on.num_preemptions),
-        _change("requests at once", off.peak_running, on.peak_running),
+        _change(t("steps"), off.num_steps, on.num_steps),
+        _change(t("preemptions"), off.num_preemptions, on.num_preemptions),
+        _change(t("requests at once"), off.peak_running, on.peak_running),
     ]
     changed = "; ".join(piece for piece in pieces if piece)
-    name = SWITCH_WORDS[point.switch]
-    return f"{name} on: {changed}." if changed else f"{name} changes neither steps, preemptions nor concurrency here."
+    name = said(SWITCH_WORDS[point.switch])
+    return (
+        t("{name} on: {changed}.", name=name, changed=changed)
+        if changed
+        else t("{name} changes neither steps, preemptions nor concurrency here.", name=name)
+    )
 
 
 def _change(name: str, off: int, on: int) -> str:
-    return f"{on:,} {name} instead of {off:,}" if on != off else ""
+    return t("{on} {name} instead of {off}", on=f"{on:,}", name=name, off=f"{off:,}") if on != off else ""
 
 
 def _part(fraction: float) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go  # type: ignore[import-untyped]  # plotly ships no types
 
+from pages.parts.language import t
+from pages.parts.said import said
 from pages.parts.simulate_charts import BLUE, INK, ORANGE, RED, SKY, legend_on_top
 from pages.parts.simulate_weigh import CLAIM_BEFORE, CLAIM_CONCURRENCY, CLAIM_PAGED
 from pages.parts.simulate_words import POLICY_WORDS
@@ -17,17 +19,17 @@ _LOOKS = ((ORANGE, "dash", "square"), (SKY, "dashdot", "diamond"), (RED, "dot", 
 
 def empty_slots(points: Sequence[BlockSizePoint]) -> go.Figure:
     """The share of taken slots that stays empty, by block size."""
-    return _by_size(points, [point.empty_slots_fraction for point in points], "Empty slots", ".0%")
+    return _by_size(points, [point.empty_slots_fraction for point in points], t("Empty slots"), ".0%")
 
 
 def table_bytes(points: Sequence[BlockSizePoint]) -> go.Figure:
     """The size of all block tables at their peak, by block size."""
-    return _by_size(points, [float(point.peak_table_bytes) for point in points], "Bytes of block tables", ".2s")
+    return _by_size(points, [float(point.peak_table_bytes) for point in points], t("Bytes of block tables"), ".2s")
 
 
 def prefix_hits(points: Sequence[BlockSizePoint]) -> go.Figure:
     """The share of prompt tokens found in the cache, by block size."""
-    return _by_size(points, [point.hit_fraction for point in points], "Prompt tokens found", ".0%")
+    return _by_size(points, [point.hit_fraction for point in points], t("Prompt tokens found"), ".0%")
 
 
 def use_by_concurrency(points: Sequence[ConcurrencyPoint]) -> go.Figure:
@@ -35,14 +37,14 @@ def use_by_concurrency(points: Sequence[ConcurrencyPoint]) -> go.Figure:
     limits = np.array([point.max_num_seqs for point in points], dtype=np.float64)
     running = np.array([point.mean_running for point in points])
     figure = go.Figure(
-        [_use("Paging", limits, [point.paged_fraction for point in points], (BLUE, "solid", "circle"), running)]
+        [_use(t("Paging"), limits, [point.paged_fraction for point in points], (BLUE, "solid", "circle"), running)]
     )
     for place, (policy, _) in enumerate(points[0].contiguous if points else ()):
         fractions = [point.contiguous[place][1] for point in points]
-        figure.add_trace(_use(POLICY_WORDS[policy], limits, fractions, _LOOKS[place], running))
+        figure.add_trace(_use(said(POLICY_WORDS[policy]), limits, fractions, _LOOKS[place], running))
     for level, side, text in (
-        (CLAIM_PAGED, "top", "the claim with paging: over 95 %"),
-        (CLAIM_BEFORE, "bottom", "the claim before: under 60 %"),
+        (CLAIM_PAGED, "top", t("the claim with paging: over 95 %")),
+        (CLAIM_BEFORE, "bottom", t("the claim before: under 60 %")),
     ):
         figure.add_hline(y=level, line_width=1, line_dash="dot", line_color=INK)
         figure.add_annotation(x=0, xref="paper", y=level, yanchor=side, xanchor="left", text=text, showarrow=False)
@@ -55,7 +57,7 @@ def use_by_concurrency(points: Sequence[ConcurrencyPoint]) -> go.Figure:
         fixedrange=True,
     )
     figure.update_yaxes(
-        title="Taken slots that hold a token", tickformat=".0%", range=[0, 1.08], fixedrange=True, automargin=True
+        title=t("Taken slots that hold a token"), tickformat=".0%", range=[0, 1.08], fixedrange=True, automargin=True
     )
     figure.update_layout(height=380, margin={"l": 0, "r": 12, "t": 34, "b": 0}, hovermode="x unified")
     return legend_on_top(figure)
@@ -73,7 +75,7 @@ def _use(
         line={"width": 2.5, "color": colour, "dash": dash},
         marker={"symbol": symbol, "size": 8},
         customdata=running,
-        hovertemplate="%{y:.1%} (%{customdata:.1f} at once on average)",
+        hovertemplate=f"%{{y:.1%}} (%{{customdata:.1f}} {t('at once on average')})",
     )
 
 
@@ -89,10 +91,10 @@ def _by_size(points: Sequence[BlockSizePoint], values: Sequence[float], title: s
             textfont_size=11,
             textangle=0,
             cliponaxis=False,
-            hovertemplate=f"blocks of %{{x}}: %{{y:{form.replace('.0%', '.2%')}}}<extra></extra>",
+            hovertemplate=f"{t('blocks of')} %{{x}}: %{{y:{form.replace('.0%', '.2%')}}}<extra></extra>",
         )
     )
-    figure.update_xaxes(title="Tokens in a block", type="category", fixedrange=True, showgrid=False)
+    figure.update_xaxes(title=t("Tokens in a block"), type="category", fixedrange=True, showgrid=False)
     figure.update_yaxes(title=title, tickformat=form, fixedrange=True, automargin=True, rangemode="tozero")
     figure.update_layout(height=260, margin={"l": 0, "r": 8, "t": 24, "b": 0}, dragmode=False, showlegend=False)
     return figure

@@ -6,6 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from pages.parts import simulate_weigh, simulate_weigh_charts, simulate_words, words
+from pages.parts.language import t
+from pages.parts.said import said
 from pages.parts.simulate_setup import Setup, pool_words
 from pages.parts.simulate_state import key
 from pages.parts.simulate_weigh import WeighJob
@@ -19,9 +21,15 @@ _POLL_SECONDS = 0.7
 def title(setup: Setup, job: WeighJob) -> None:
     """What is weighed: the workload and the pool."""
     st.caption(words.plain(f"{setup.title} · {pool_words(setup.config, setup.block_bytes)}"))
-    st.header("What each choice costs and buys", anchor=False)
-    left_out = f" The first {len(job.requests):,} of the workload's requests are used." if job.num_left_out else ""
-    st.markdown(f"Every point below is a simulation of its own on the workload of the form.{left_out}")
+    st.header(t("What each choice costs and buys"), anchor=False)
+    left_out = (
+        t(" The first {requests} of the workload's requests are used.", requests=f"{len(job.requests):,}")
+        if job.num_left_out
+        else ""
+    )
+    st.markdown(
+        t("Every point below is a simulation of its own on the workload of the form.{left_out}", left_out=left_out)
+    )
 
 
 @st.fragment(run_every=_POLL_SECONDS)
@@ -29,8 +37,8 @@ def progress(job: WeighJob) -> None:
     """How far the simulations are, with a button that stops them; the page is drawn anew when they are done."""
     if job.wait(0):
         st.rerun()
-    st.progress(job.fraction, text=f"{job.num_done} of the simulations are done")
-    st.button("Stop", key=key("stop_weighing"), icon=":material/stop_circle:", on_click=job.stop)
+    st.progress(job.fraction, text=t("{count} of the simulations are done", count=job.num_done))
+    st.button(t("Stop"), key=key("stop_weighing"), icon=":material/stop_circle:", on_click=job.stop)
     points(job)
 
 
@@ -48,31 +56,35 @@ def concurrency(job: WeighJob) -> None:
     found = list(job.concurrencies)
     if not found:
         return
-    st.subheader("How full memory is kept, by requests at once", anchor=False)
+    st.subheader(t("How full memory is kept, by requests at once"), anchor=False)
     claims = simulate_weigh.claims(found)
     figure = simulate_weigh_charts.use_by_concurrency(found)
     st.plotly_chart(figure, key=key("weigh_concurrency"), config=_QUIET_CHART, alt=" ".join(text for _, text in claims))
-    st.markdown("The claim: *over 95 % in use above 32 requests with paging, under 60 % before it.* On these lengths:")
+    st.markdown(
+        t("The claim: *over 95 % in use above 32 requests with paging, under 60 % before it.* On these lengths:")
+    )
     signs = {
-        True: ":green[:material/check_circle:] **Shown.**",
-        False: ":red[:material/cancel:] **Refuted.**",
-        None: ":material/help: **Open.**",
+        True: f":green[:material/check_circle:] **{t('Shown.')}**",
+        False: f":red[:material/cancel:] **{t('Refuted.')}**",
+        None: f":material/help: **{t('Open.')}**",
     }
     for is_shown, text in claims:
         st.markdown(f"- {signs[is_shown]} {words.plain(text)}")
     rows = [
         {
             "max_num_seqs": point.max_num_seqs,
-            "At once, mean": f"{point.mean_running:.1f}",
-            "Paging": f"{point.paged_fraction:.1%}",
+            t("At once, mean"): f"{point.mean_running:.1f}",
+            t("Paging"): f"{point.paged_fraction:.1%}",
         }
-        | {simulate_words.POLICY_WORDS[policy]: f"{fraction:.1%}" for policy, fraction in point.contiguous}
+        | {said(simulate_words.POLICY_WORDS[policy]): f"{fraction:.1%}" for policy, fraction in point.contiguous}
         for point in found
     ]
-    with st.expander("The numbers", icon=":material/table:", key=key("weigh_concurrency_numbers")):
-        st.table(pd.DataFrame(rows), border="horizontal", hide_index=True, alt="Use of memory by requests at once")
+    with st.expander(t("The numbers"), icon=":material/table:", key=key("weigh_concurrency_numbers")):
+        st.table(pd.DataFrame(rows), border="horizontal", hide_index=True, alt=t("Use of memory by requests at once"))
         st.caption(
-            "Taken slots that hold a token: of the blocks in use, or of the runs that were reserved. Prefix sharing is off."
+            t(
+                "Taken slots that hold a token: of the blocks in use, or of the runs that were reserved. Prefix sharing is off."
+            )
         )
 
 
@@ -81,19 +93,22 @@ def block_sizes(job: WeighJob) -> None:
     found = list(job.block_sizes)
     if not found:
         return
-    st.subheader("Block size", anchor=False)
+    st.subheader(t("Block size"), anchor=False)
     finding = simulate_weigh.block_size_finding(found)
     st.markdown(finding)
     figures = (
-        ("Empty slots of used blocks", simulate_weigh_charts.empty_slots(found)),
-        ("Block tables", simulate_weigh_charts.table_bytes(found)),
-        ("Prefix hits", simulate_weigh_charts.prefix_hits(found)),
+        (t("Empty slots of used blocks"), simulate_weigh_charts.empty_slots(found)),
+        (t("Block tables"), simulate_weigh_charts.table_bytes(found)),
+        (t("Prefix hits"), simulate_weigh_charts.prefix_hits(found)),
     )
     for column, (name, figure) in zip(st.columns(3, gap="medium"), figures, strict=True):
         with column:
             st.markdown(f"**{name}**")
             st.plotly_chart(
-                figure, key=key(f"weigh_{name}"), config=_QUIET_CHART, alt=f"{name} by block size. {finding}"
+                figure,
+                key=key(f"weigh_{name}"),
+                config=_QUIET_CHART,
+                alt=t("{name} by block size. {finding}", name=name, finding=finding),
             )
 
 
@@ -102,28 +117,33 @@ def switches(job: WeighJob) -> None:
     found = list(job.switches)
     if not found:
         return
-    st.subheader("On and off", anchor=False)
+    st.subheader(t("On and off"), anchor=False)
     for point in found:
         st.markdown(f"- {simulate_weigh.switch_finding(point)}")
     rows = [row for point in found for row in _switch_rows(point)]
-    st.table(pd.DataFrame(rows), border="horizontal", hide_index=True, alt="Three switches, on and off")
+    st.table(pd.DataFrame(rows), border="horizontal", hide_index=True, alt=t("Three switches, on and off"))
     if job.window_note:
-        st.caption(job.window_note)
-    st.caption("Without the hybrid manager every layer keeps all tokens, in fewer, larger blocks of the same memory.")
+        st.caption(said(job.window_note))
+    st.caption(
+        t("Without the hybrid manager every layer keeps all tokens, in fewer, larger blocks of the same memory.")
+    )
 
 
 def _switch_rows(point: SwitchPoint) -> list[dict[str, str]]:
-    name = simulate_weigh.SWITCH_WORDS[point.switch]
-    return [_switch_row(f"{name}: on", point.on.summary), _switch_row(f"{name}: off", point.off.summary)]
+    name = said(simulate_weigh.SWITCH_WORDS[point.switch])
+    return [
+        _switch_row(t("{name}: on", name=name), point.on.summary),
+        _switch_row(t("{name}: off", name=name), point.off.summary),
+    ]
 
 
 def _switch_row(name: str, summary: SimulationSummary) -> dict[str, str]:
     return {
-        "Switch": name,
-        "Steps": words.count(summary.num_steps),
-        "Most at once": words.count(summary.peak_running),
-        "Peak blocks": words.count(summary.peak_used_blocks),
-        "Preemptions": words.count(summary.num_preemptions),
-        "Computed again": words.count(summary.recomputed_tokens),
-        "Tokens found": words.count(summary.hit_tokens),
+        t("Switch"): name,
+        t("Steps"): words.count(summary.num_steps),
+        t("Most at once"): words.count(summary.peak_running),
+        t("Peak blocks"): words.count(summary.peak_used_blocks),
+        t("Preemptions"): words.count(summary.num_preemptions),
+        t("Computed again"): words.count(summary.recomputed_tokens),
+        t("Tokens found"): words.count(summary.hit_tokens),
     }

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pages.parts import words
+from pages.parts.language import mark, t
+from pages.parts.said import said
 from planner.contiguous import ContiguousResult
 from planner.simulate import SimulationSummary
 from planner.simulator_config import SimulatorConfig
@@ -13,17 +15,25 @@ from planner.step_frames import StepFrame
 from planner.timeline import BlockFacts, LogicalBlock, Timeline
 
 POLICY_WORDS = {
-    "max_length": "Reserve the longest length",
-    "power_of_two": "Reserve a power of two",
-    "best_fit": "Best fit, length known",
+    "max_length": mark("Reserve the longest length"),
+    "power_of_two": mark("Reserve a power of two"),
+    "best_fit": mark("Best fit, length known"),
+}
+_NOUNS = {
+    "block": (mark("{number} block"), mark("{number} blocks")),
+    "shared block": (mark("{number} shared block"), mark("{number} shared blocks")),
+    "step": (mark("{number} step"), mark("{number} steps")),
+    "token": (mark("{number} token"), mark("{number} tokens")),
+    "request": (mark("{number} request"), mark("{number} requests")),
+    "preemption": (mark("{number} preemption"), mark("{number} preemptions")),
 }
 _NEARLY_FULL = 0.95
 STATE_WORDS = {
-    "free": "free",
-    "cached-free": "cached and free",
-    "active": "in use",
-    "shared": "shared",
-    "null": "the null block",
+    "free": mark("free"),
+    "cached-free": mark("cached and free"),
+    "active": mark("in use"),
+    "shared": mark("shared"),
+    "null": mark("the null block"),
 }
 
 
@@ -42,51 +52,77 @@ class SlotUse:
 def run_title(summary: SimulationSummary, config: SimulatorConfig) -> str:
     """What the whole run comes to, in one line."""
     if summary.num_preemptions:
-        return f"The pool ran full: {count(summary.num_preemptions, 'preemption')}"
+        return t("The pool ran full: {num_preemptions}", num_preemptions=count(summary.num_preemptions, "preemption"))
     if summary.peak_waiting and summary.peak_used_blocks > _NEARLY_FULL * config.num_usable_blocks:
-        return f"The pool was full: up to {count(summary.peak_waiting, 'request')} waited for room"
-    return f"The pool sufficed: {percent(summary.peak_used_blocks, config.num_usable_blocks)} of its blocks at the peak"
+        return t(
+            "The pool was full: up to {peak_waiting} waited for room",
+            peak_waiting=count(summary.peak_waiting, "request"),
+        )
+    return t(
+        "The pool sufficed: {peak_used_blocks} of its blocks at the peak",
+        peak_used_blocks=percent(summary.peak_used_blocks, config.num_usable_blocks),
+    )
 
 
 def run_finding(summary: SimulationSummary) -> str:
     """What the run cost and saved, in two sentences."""
     if summary.num_preemptions:
-        again = f"{count(summary.recomputed_tokens, 'token')} had to be computed again"
-        when = "The latest request" if summary.num_preemptions == 1 else "Each time the latest request"
-        first = f"{when} gave all its blocks back; {again}."
+        again = t(
+            "{recomputed_tokens} had to be computed again", recomputed_tokens=count(summary.recomputed_tokens, "token")
+        )
+        when = t("The latest request") if summary.num_preemptions == 1 else t("Each time the latest request")
+        first = t("{when} gave all its blocks back; {again}.", when=when, again=again)
     else:
-        first = "Nobody was preempted."
+        first = t("Nobody was preempted.")
     return f"{first} {_hits(summary)}"
 
 
 def _hits(summary: SimulationSummary) -> str:
     if not summary.hit_tokens:
-        return "No prompt token was found in the cache."
+        return t("No prompt token was found in the cache.")
     part = percent(summary.hit_tokens, summary.queried_tokens)
-    return f"{words.count(summary.hit_tokens)} prompt tokens ({part}) were found in the cache instead of computed."
+    return t(
+        "{hit_tokens} prompt tokens ({part}) were found in the cache instead of computed.",
+        hit_tokens=words.count(summary.hit_tokens),
+        part=part,
+    )
 
 
 def stopped_words(summary: SimulationSummary) -> str:
     """What a run that ended early still shows."""
-    return (
-        f"Stopped after {words.count(summary.num_steps)} steps: {words.count(summary.num_finished)} requests were served, "
-        f"{words.count(summary.num_unfinished)} were not. What was simulated until then is shown."
+    return t(
+        "Stopped after {num_steps} steps: {num_finished} requests were served, {num_unfinished} were not. What was simulated until then is shown.",
+        num_steps=words.count(summary.num_steps),
+        num_finished=words.count(summary.num_finished),
+        num_unfinished=words.count(summary.num_unfinished),
     )
 
 
 def block_sentence(facts: BlockFacts, block_size: int) -> str:
     """One block at one step: holders, tokens, content, age."""
-    parts = [f"Block {words.count(facts.block)} is {STATE_WORDS[facts.state]}"]
+    parts = [t("Block {block} is {state}", block=words.count(facts.block), state=said(STATE_WORDS[facts.state]))]
     if facts.holders:
-        parts.append(f"held by {_list(facts.holders)}")
+        parts.append(t("held by {holders}", holders=_list(facts.holders)))
     elif facts.last_holder and facts.state == "cached-free":
-        parts.append(f"last held by {facts.last_holder}")
+        parts.append(t("last held by {last_holder}", last_holder=facts.last_holder))
     if facts.first_token is not None and facts.num_tokens:
         last = facts.first_token + facts.num_tokens - 1
-        parts.append(f"tokens {facts.first_token:,}–{last:,} ({facts.num_tokens} of {block_size})")
+        parts.append(
+            t(
+                "tokens {first_token}–{last} ({num_tokens} of {block_size})",
+                first_token=f"{facts.first_token:,}",
+                last=f"{last:,}",
+                num_tokens=facts.num_tokens,
+                block_size=block_size,
+            )
+        )
     if facts.content_number is not None:
-        parts.append(f"content no. {facts.content_number:,}")
-    parts.append(f"unchanged for {count(facts.age_steps, 'step')}" if facts.age_steps else "changed in this step")
+        parts.append(t("content no. {content_number}", content_number=f"{facts.content_number:,}"))
+    parts.append(
+        t("unchanged for {age_steps}", age_steps=count(facts.age_steps, "step"))
+        if facts.age_steps
+        else t("changed in this step")
+    )
     return " · ".join(parts)
 
 
@@ -95,12 +131,19 @@ def request_sentence(frame: StepFrame, table: Sequence[LogicalBlock], name: str,
     if name in frame.running:
         held = [row for row in table if row.block]
         shared = sum(1 for row in held if row.shared_with)
-        kept = f", {shared:,} of them shared" if shared else ""
+        kept = t(", {shared} of them shared", shared=f"{shared:,}") if shared else ""
         computed = dict(frame.computed).get(name, 0)
-        return f"{name} runs: {computed:,} of {goal:,} tokens computed, in {count(len(held), 'block')}{kept}."
+        return t(
+            "{name} runs: {computed} of {goal} tokens computed, in {held}{kept}.",
+            name=name,
+            computed=f"{computed:,}",
+            goal=f"{goal:,}",
+            held=count(len(held), "block"),
+            kept=kept,
+        )
     if name in frame.waiting:
-        return f"{name} waits: it holds no block."
-    return f"{name} is not in the engine at this step."
+        return t("{name} waits: it holds no block.", name=name)
+    return t("{name} is not in the engine at this step.", name=name)
 
 
 def slot_uses(timeline: Timeline, contiguous: tuple[ContiguousResult, ...], step: int) -> tuple[SlotUse, ...]:
@@ -110,12 +153,14 @@ def slot_uses(timeline: Timeline, contiguous: tuple[ContiguousResult, ...], step
     slots = (config.num_usable_blocks - columns.free_blocks[step]) * config.block_size
     held = min(columns.held_tokens[step], slots)
     running = columns.num_running[step]
-    paged = SlotUse(name="Paging", held=held, empty=slots - held, broken=0, free=capacity - slots, num_running=running)
+    paged = SlotUse(
+        name=t("Paging"), held=held, empty=slots - held, broken=0, free=capacity - slots, num_running=running
+    )
     return (paged, *(_contiguous_use(result, step) for result in contiguous))
 
 
 def _contiguous_use(result: ContiguousResult, step: int) -> SlotUse:
-    columns, name = result.columns, POLICY_WORDS[result.policy]
+    columns, name = result.columns, said(POLICY_WORDS[result.policy])
     if step >= result.num_steps:
         return SlotUse(name=name, held=0, empty=0, broken=0, free=result.capacity_tokens, num_running=0)
     held = columns.used_tokens[step]
@@ -133,20 +178,45 @@ def slots_finding(uses: tuple[SlotUse, ...], step: int) -> str:
     """What the comparison at one step shows, in one sentence an allocator."""
     capacity = uses[0].held + uses[0].empty + uses[0].broken + uses[0].free
     told = "; ".join(
-        f"{use.name}: {count(use.num_running, 'request')} running, {percent(use.held, capacity)} of the slots hold tokens, "
-        f"{percent(use.empty + use.broken, capacity)} are wasted"
+        t(
+            "{name}: {requests} running, {held} of the slots hold tokens, {wasted} are wasted",
+            name=use.name,
+            requests=count(use.num_running, "request"),
+            held=percent(use.held, capacity),
+            wasted=percent(use.empty + use.broken, capacity),
+        )
         for use in uses
     )
-    return f"Step {step:,}. {told}."
+    return t("Step {step}. {told}.", step=f"{step:,}", told=told)
 
 
 def contiguous_finding(contiguous: tuple[ContiguousResult, ...], summary: SimulationSummary, num_sequences: int) -> str:
     """How whole runs compare: steps, requests at once, refused ones."""
-    parts = [f"Paging served all in {summary.num_steps:,} steps, {summary.peak_running:,} at once at most"]
+    parts = [
+        t(
+            "Paging served all in {num_steps} steps, {peak_running} at once at most",
+            num_steps=f"{summary.num_steps:,}",
+            peak_running=f"{summary.peak_running:,}",
+        )
+    ]
     for result in contiguous:
-        refused = f", refused {len(result.refused):,} of {num_sequences:,}" if result.refused else ""
+        refused = (
+            t(
+                ", refused {refused} of {num_sequences}",
+                refused=f"{len(result.refused):,}",
+                num_sequences=f"{num_sequences:,}",
+            )
+            if result.refused
+            else ""
+        )
         parts.append(
-            f"{POLICY_WORDS[result.policy].lower()}: {result.num_steps:,} steps, {result.peak_running:,} at once{refused}"
+            t(
+                "{policy}: {num_steps} steps, {peak_running} at once{refused}",
+                policy=said(POLICY_WORDS[result.policy]).lower(),
+                num_steps=f"{result.num_steps:,}",
+                peak_running=f"{result.peak_running:,}",
+                refused=refused,
+            )
         )
     return "; ".join(parts) + "."
 
@@ -156,19 +226,20 @@ def percent(part: float, whole: float) -> str:
     if not whole or not part:
         return "0 %"
     value = 100 * part / whole
-    return "under 1 %" if value < 1 else f"{min(round(value), 99) if part < whole else 100} %"
+    return t("under 1 %") if value < 1 else f"{min(round(value), 99) if part < whole else 100} %"
 
 
 def count(number: int, noun: str) -> str:
     """A number with its noun: "1 block", "4,096 blocks"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    one, many = _NOUNS[noun]
+    return said(one if number == 1 else many).format(number=f"{number:,}")
 
 
 def times(number: int) -> str:
     """How often: "once", "twice", "3 times"."""
-    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")
+    return {1: t("once"), 2: t("twice")}.get(number, t("{number} times", number=f"{number:,}"))
 
 
 def _list(names: tuple[str, ...]) -> str:
     shown = ", ".join(names[:8])
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
+    return t("{shown} and {count} more", shown=shown, count=len(names) - 8) if len(names) > 8 else shown

@@ -12,6 +12,8 @@ import numpy as np
 
 from pages.parts import block_wire
 from pages.parts.block_wire import U32, Part, PoolColumns
+from pages.parts.language import language, t
+from pages.parts.said import said
 from planner.block_codes import SHARED, ColourBy, to_bytes
 from planner.block_events import BlockEvent
 from planner.simulator_config import KvGroup, SimulatorConfig
@@ -79,7 +81,7 @@ class StepPlayer:
     def encode(self, view: View) -> bytes:
         """The bytes of the stretch around `view.step`; without the stretch itself where the browser has it."""
         stretch = self.stretch_around(view.step)
-        name = f"{self.run.run_id}/{stretch.base}/{view.colour_by}"
+        name = f"{self.run.run_id}/{stretch.base}/{view.colour_by}/{language()}"
         body_header, body = self._body(name, stretch, view.colour_by)
         step, frame, shared = self.moment(view.step)
         lit = _lights(self.run, view, stretch)
@@ -116,10 +118,14 @@ def group_names(config: SimulatorConfig) -> tuple[str, ...]:
 def group_words(group: KvGroup) -> str:
     """A KV group in a few words."""
     if group.kind == "state":
-        return "recurrent state"
+        return t("recurrent state")
     if group.kind == "sliding_window":
-        return f"window of {group.span_tokens:,} tokens"
-    return f"chunks of {group.span_tokens:,} tokens" if group.kind == "chunked_local" else "full attention"
+        return t("window of {span_tokens} tokens", span_tokens=f"{group.span_tokens:,}")
+    return (
+        t("chunks of {span_tokens} tokens", span_tokens=f"{group.span_tokens:,}")
+        if group.kind == "chunked_local"
+        else t("full attention")
+    )
 
 
 def _encode_stretch(run: Run, stretch: Stretch, colour_by: ColourBy) -> tuple[dict[str, object], bytes]:
@@ -218,7 +224,7 @@ def _stretch_header(run: Run, stretch: Stretch, known: set[int]) -> dict[str, ob
     usable = timeline.config.num_usable_blocks
     return {
         "run": run.run_id,
-        "title": run.title,
+        "title": said(run.title),
         "n": timeline.config.num_gpu_blocks,
         "groups": group_names(timeline.config),
         "sizes": [timeline.config.block_size_of(group) for group in timeline.config.groups],
@@ -277,6 +283,6 @@ def _says(timeline: Timeline, stretch: Stretch) -> list[tuple[int, list[str]]]:
 def _texts(events: Sequence[BlockEvent]) -> list[str]:
     """The sentences of one step, the gravest first."""
     ranked = sorted(events, key=lambda event: event.kind not in {"preempted", "shared", "resumed"})
-    texts = [event.text for event in ranked[:_TEXTS_OF_ONE_STEP]]
+    texts = [said(event.text) for event in ranked[:_TEXTS_OF_ONE_STEP]]
     more = len(events) - _TEXTS_OF_ONE_STEP
-    return [*texts, f"and {more:,} more events"] if more > 0 else texts
+    return [*texts, t("and {count} more events", count=f"{more:,}")] if more > 0 else texts
