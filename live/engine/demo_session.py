@@ -159,9 +159,14 @@ class DemoSession:
             self._monitor().unwatch(address)
 
 
+def is_of_demo(recording: Recording) -> bool:
+    """Whether a recording is one of a demo engine, of whatever release."""
+    return recording.summary().title.startswith(DEMO_TITLE.partition(",")[0])
+
+
 def known_load(recording: Recording) -> KnownLoad | None:
     """The last load that the recording of a demo engine marks; None in any other recording."""
-    if not recording.summary().title.startswith(DEMO_TITLE.partition(",")[0]):
+    if not is_of_demo(recording):
         return None
     found = (_marked(mark) for mark in reversed(recording.marks()))
     return next((each for each in found if each is not None), None)

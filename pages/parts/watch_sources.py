@@ -6,12 +6,12 @@ from pathlib import Path
 
 import streamlit as st
 
+from live.kv_events import KvEventEndpoints
+from live.probe_frames import DEFAULT_PROBE_ENDPOINT
 from live.recorder import Recorder
-from live.recording import Recording
-from live.recording_export import csv_text
 from live.replay import FASTEST, SLOWEST, Replay
 from live.scrape_address import ALLOW_SETTING
-from pages.parts import watch_state, watch_words, words
+from pages.parts import watch_export, watch_fleet, watch_state, watch_words, words
 from pages.parts.language import t
 from pages.parts.watch_state import key
 
@@ -38,11 +38,46 @@ def choose_engine() -> None:
             on_click=watch_state.find_engines,
             help=t("Asks each listening port of this machine once for /metrics. No other machine is asked."),
         )
+        with st.popover(t("Probe and KV events"), icon=":material/grid_on:", key=key("beside_place")):
+            _beside_fields()
+        with st.popover(t("Prometheus"), icon=":material/lan:", key=key("fleet_place")):
+            watch_fleet.prometheus_server()
     problem = watch_state.problem()
     if problem:
         st.error(watch_words.sentence(problem), icon=":material/error:")
     _found()
     _recorded_now()
+
+
+def _beside_fields() -> None:
+    """Where the engine at the address publishes more than its metrics."""
+    st.markdown(
+        t(
+            "Where the engine publishes its blocks, if it does; recorded beside its metrics from the next **Watch** on. The same "
+            "hosts may be read as for its address."
+        )
+    )
+    st.text_input(
+        t("Probe"),
+        key=key("probe"),
+        placeholder=DEFAULT_PROBE_ENDPOINT,
+        help=t(
+            "Real block tables, from a vLLM started with {flag}.",
+            flag="`--scheduler-cls live.engine.probe.ProbeScheduler`",
+        ),
+    )
+    st.text_input(
+        t("KV events"),
+        key=key("kv_events"),
+        placeholder=KvEventEndpoints().endpoint,
+        help=t("Cached blocks, from a vLLM started with {flag}.", flag="`--kv-events-config`"),
+    )
+    st.text_input(
+        t("Replay of KV events"),
+        key=key("kv_replay"),
+        placeholder="tcp://127.0.0.1:5558",
+        help=t("Its {field}: batches that were missed are asked for there.", field="`replay_endpoint`"),
+    )
 
 
 def _found() -> None:
@@ -124,8 +159,9 @@ def replay_controls(replay: Replay) -> None:
     address = watch_words.inline_code(replay.address)
     if watch_state.is_first_play():
         text = t(
-            "**A recorded session of a real engine plays until you choose one.** These numbers are from a recording, not "
-            "from an engine that runs now."
+            "**A recorded session of a real engine plays until you choose one.** Nothing here is live. To see your own, start "
+            "it with {command}, give its address above and press **Watch**; or start the demo engine.",
+            command="`vllm serve MODEL`",
         )
         st.info(text, icon=":material/smart_display:")
     st.caption(t("Recording {name} of {address}", name=name, address=address))
@@ -150,7 +186,9 @@ def replay_controls(replay: Replay) -> None:
 
 
 def recording_controls(recorder: Recorder) -> None:
-    """Where the recording stands; its end, its CSV and a note on its time axis."""
+    """Where the recording stands; its end, its CSV and a note on its time axis; what its publishers have to say."""
+    for text in watch_state.monitor().sayings_beside(recorder.address):
+        st.caption(f":material/info: {watch_words.sentence(text)}")
     st.subheader(t("Recording"), anchor=False)
     st.markdown(t("It goes on while no browser is open, until you end it."))
     st.code(str(recorder.path), language=None, wrap_lines=True)
@@ -163,7 +201,7 @@ def recording_controls(recorder: Recorder) -> None:
             width=280,
         )
         st.button(t("Mark"), key=key("mark"), icon=":material/flag:", on_click=watch_state.mark, args=(recorder,))
-        _download(recorder.recording)
+        watch_export.downloads(recorder.recording)
         st.button(
             t("End recording"),
             key=key("end"),
@@ -174,20 +212,9 @@ def recording_controls(recorder: Recorder) -> None:
 
 
 def replay_download(replay: Replay) -> None:
-    """The recording that plays, as CSV."""
-    _download(replay.recording)
-
-
-def _download(recording: Recording) -> None:
-    st.download_button(
-        t("Download CSV"),
-        data=lambda: csv_text(recording),
-        file_name=f"{recording.path.stem}.csv",
-        mime="text/csv",
-        key=key("csv"),
-        icon=":material/download:",
-        on_click="ignore",
-    )
+    """The recording that plays, as files."""
+    with st.container(horizontal=True, gap="small"):
+        watch_export.downloads(replay.recording)
 
 
 def ended() -> None:
@@ -227,7 +254,9 @@ def open_recording() -> None:
 
 def _upload() -> None:
     uploaded = st.file_uploader(
-        t("A recording (.kvscope), or a CSV made of one"), type=["kvscope", "csv"], key=key("upload")
+        t("A recording (.kvscope), or a CSV or Parquet file made of one"),
+        type=["kvscope", "csv", "parquet"],
+        key=key("upload"),
     )
     if uploaded is not None:
         st.button(

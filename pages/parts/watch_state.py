@@ -14,6 +14,11 @@ import streamlit as st
 
 import live
 from live import local_engines, nvml
+from live.beside import BesideEndpoints
+from live.engine import demo_session
+from live.engine.demo_plan import demo_request
+from live.engine.demo_process import MODEL_NAME
+from live.engine.demo_session import KnownLoad
 from live.monitor import Monitor, process_monitor
 from live.recorder import Recorder
 from live.recording import Recording
@@ -21,8 +26,9 @@ from live.recording_schema import RecordingError
 from live.recording_upload import open_upload
 from live.replay import End, Replay
 from pages.parts import state
+from planner import planning
 from planner.facts import PlanError
-from planner.model_catalog import catalogue_ids
+from planner.model_catalog import catalogue_ids, config_documents
 
 FIRST_ADDRESS = "http://localhost:8000"
 FIRST_SPEED = 10
@@ -30,6 +36,7 @@ FIRST_PLAY_SPEED = 2
 _FIRST_PLAY_BEGINS_MS = 15_000  # into the packaged session: what came before is drawn at once
 MOST_LISTED = 200
 _NVML_SECONDS = 5.0
+_ENDPOINT_FIELDS = ("probe", "kv_events", "kv_replay")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +66,8 @@ def start_page() -> None:
     """Fill the form once a session, and keep it while other pages are open."""
     for field, first in (("address", FIRST_ADDRESS), ("speed", FIRST_SPEED), ("minutes", 15), ("is_paused", False)):
         keep(field, first if value(field) is None else value(field))
+    for field in _ENDPOINT_FIELDS:
+        keep(field, value(field) or "")
     _first_play()
 
 
@@ -69,7 +78,7 @@ def _first_play() -> None:
     if not is_first or not packaged or replay() is not None or shown_recorder() is not None:
         return
     keep("speed", FIRST_PLAY_SPEED)
-    _trying(lambda: _begin_replay(Recording.open(packaged[0]), at_end="loop"))
+    trying(lambda: _begin_replay(Recording.open(packaged[0]), at_end="loop"))
     begun = replay()
     if begun is not None:
         begun.seek(begun.start_ms + _FIRST_PLAY_BEGINS_MS)
@@ -87,7 +96,8 @@ def problem() -> str | None:
     return text
 
 
-def _trying(action: Callable[[], None]) -> None:
+def trying(action: Callable[[], object]) -> None:
+    """Do what a press asks for; what it cannot do is the page's problem, a sentence."""
     keep("problem", None)
     try:
         action()
@@ -104,22 +114,24 @@ def monitor() -> Monitor:
 
 
 def watch_typed() -> None:
-    """Record the engine at the typed address; for a callback."""
-    watch(value("address") or "")
+    """Record the engine at the typed address with what is typed beside it; for a callback."""
+    typed = BesideEndpoints.from_fields({field: value(field) for field in _ENDPOINT_FIELDS})
+    watch(value("address") or "", typed if typed or typed.kv_replay else None)
 
 
-def watch(address: str) -> None:
-    """Record the engine at `address` and show it in place of what plays."""
+def watch(address: str, endpoints: BesideEndpoints | None = None) -> None:
+    """Record the engine at `address` and show it in place of what plays; None leaves what is beside it as it is."""
 
     def begin() -> None:
-        show_engine(monitor().watch(address).address)
+        show_engine(monitor().watch(address, endpoints=endpoints).address)
 
-    _trying(begin)
+    trying(begin)
 
 
 def show_engine(address: str) -> None:
     """Show the engine that is recorded at `address`."""
     close_replay()
+    keep("ended_path", None)
     keep("engine_address", address)
 
 
@@ -143,7 +155,7 @@ def mark(recorder: Recorder) -> None:
     """Put the typed note on the time axis."""
     text = (value("note") or "").strip()
     if text:
-        _trying(lambda: recorder.mark(text[:200]))
+        trying(lambda: recorder.mark(text[:200]))
         keep("note", "")
 
 
@@ -205,12 +217,12 @@ def play_chosen() -> None:
 
 def play(path: Path) -> None:
     """Play the recording at `path`."""
-    _trying(lambda: _begin_replay(Recording.open(path)))
+    trying(lambda: _begin_replay(Recording.open(path)))
 
 
 def play_upload(content: BinaryIO, file_name: str) -> None:
     """Play an uploaded recording, which is checked as a file from elsewhere."""
-    _trying(lambda: _begin_replay(open_upload(content, file_name)))
+    trying(lambda: _begin_replay(open_upload(content, file_name)))
 
 
 def _begin_replay(recording: Recording, at_end: End = "stop") -> None:
@@ -221,6 +233,7 @@ def _begin_replay(recording: Recording, at_end: End = "stop") -> None:
         raise
     close_replay()
     keep("replay", begun)
+    keep("is_demo_replay", demo_session.is_of_demo(recording))
 
 
 def set_speed() -> None:
@@ -241,8 +254,32 @@ def seek() -> None:
 
 
 def plan_answer() -> state.Answer | PlanError:
-    """The plan of the Plan page's form, or why there is none."""
-    return state.answer()
+    """The plan of the Plan page's form, or why there is none; while a demo engine is shown, that engine's own plan."""
+    return _demo_answer() if is_demo_shown() else state.answer()
+
+
+def is_demo_shown() -> bool:
+    """Whether what is shown is a demo engine, live or in a recording."""
+    played = replay()
+    if played is not None:
+        return bool(value("is_demo_replay"))
+    recorder = shown_recorder()
+    snapshot = None if recorder is None else recorder.status().snapshot
+    return snapshot is not None and any(each.identity.model_name == MODEL_NAME for each in snapshot.engines)
+
+
+@st.cache_data(max_entries=1, show_spinner=False)
+def _demo_answer() -> state.Answer:
+    request = demo_request()
+    documents = config_documents(request.config_json or "", request.model_id)
+    plan, model = planning.answer(request, documents)
+    return state.Answer(request=request, model=model, documents=documents, digest="demo engine", plan=plan)
+
+
+def known_load() -> KnownLoad | None:
+    """The load of the demo engine that is shown, live or in a recording, with the moment from which its arrivals count."""
+    watched = replay() or shown_recorder()
+    return demo_session.known_load(watched.recording) if watched is not None and is_demo_shown() else None
 
 
 def catalogue_id(names: Sequence[str]) -> str | None:
