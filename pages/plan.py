@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import inputs, paste, problems, results, state
+from pages.parts import ask_vllm, inputs, paste, problems, results, state
 from planner.facts import PlanError
 
 answered = state.answer()
@@ -28,5 +28,6 @@ else:
     results.capacity(answered)
     results.what_ifs(answered)
     results.by_length(answered)
+    ask_vllm.section(answered)
     results.share(answered)
     results.resolved(plan)

@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,6 +167,8 @@ class Difference:
         return (self.planned - self.vllm) / self.vllm if self.vllm else float(self.planned != 0)
 
 
+Started = Callable[["subprocess.Popen[bytes]"], None]
+
 _decoder = msgspec.json.Decoder(OracleAnswer)
 
 
@@ -198,15 +200,20 @@ def _capability(plan: Plan) -> tuple[int, int]:
     return find_gpu(plan.request.gpu).capability or _HOPPER
 
 
-def ask_vllm(questions: Sequence[OracleQuestion], seconds: float = DEFAULT_SECONDS) -> tuple[OracleAnswer, ...]:
-    """VLLM's answers in the questions' order; all of one card. Raises `OracleError` where it cannot be asked."""
+def ask_vllm(
+    questions: Sequence[OracleQuestion], seconds: float = DEFAULT_SECONDS, started: Started | None = None
+) -> tuple[OracleAnswer, ...]:
+    """VLLM's answers in the questions' order; all of one card. Raises `OracleError` where it cannot be asked.
+
+    `started` is told the child process once it runs, so that another thread can end it.
+    """
     found = find_engine()
     if found.state != "ready":
         raise OracleError("absent", found.text)
     if len({question.compute_capability for question in questions}) != 1:
         raise PlanError("questions", len(questions), "Ask for one card at a time: they differ in compute capability.")
     records = [_record(question) for question in questions]
-    output = _asked(found.python, json.dumps(records), seconds)
+    output = _asked(found.python, json.dumps(records), seconds, started)
     try:
         answers = tuple(_decoder.decode(line) for line in output.splitlines() if line.strip())
     except (msgspec.DecodeError, RecursionError):
@@ -218,7 +225,12 @@ def ask_vllm(questions: Sequence[OracleQuestion], seconds: float = DEFAULT_SECON
 
 def ask_about(plan: Plan, documents: ModelDocuments, seconds: float = DEFAULT_SECONDS) -> OracleAnswer:
     """VLLM's answer beside `plan`; a refusal of vLLM's is an `OracleError` with its own words."""
-    (answer,) = ask_vllm([question_of(plan, documents)], seconds)
+    return ask_one(question_of(plan, documents), seconds)
+
+
+def ask_one(question: OracleQuestion, seconds: float = DEFAULT_SECONDS, started: Started | None = None) -> OracleAnswer:
+    """VLLM's answer to one question; a refusal of vLLM's is an `OracleError` with its own words."""
+    (answer,) = ask_vllm([question], seconds, started)
     if answer.error is not None:
         raise OracleError("refused", f"vLLM {VLLM_RELEASE} does not build this model: {answer.error}")
     return answer
@@ -229,7 +241,7 @@ def _record(question: OracleQuestion) -> dict[str, Any]:
     return record | {"engine": dict(question.engine)}
 
 
-def _asked(python: Path, text: str, seconds: float) -> bytes:
+def _asked(python: Path, text: str, seconds: float, started: Started | None) -> bytes:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_PREFIXES)}
     process = subprocess.Popen(  # noqa: S603 - our own words
         [str(python), "-m", "live.engine.oracle_child"],
@@ -240,6 +252,8 @@ def _asked(python: Path, text: str, seconds: float) -> bytes:
         env=kept | {"PYTHONPATH": str(_ROOT)},
         start_new_session=True,  # its forks end with it
     )
+    if started is not None:
+        started(process)
     try:
         output, errors = process.communicate(text.encode(), timeout=seconds)
     except subprocess.TimeoutExpired:
