@@ -10,7 +10,7 @@ from factories import make_gpu, make_resolved
 
 from planner.inventory import Cache, Layer, ModelFacts, Part, StateTensor
 from planner.kv_cache import host_blocks, layout
-from planner.kv_specs import model_caches
+from planner.kv_specs import cache_refusal, model_caches
 from planner.layer_specs import CrossSpec, FullSpec, MambaSpec, MlaSpec, SlidingMlaSpec, SlidingSpec
 from planner.request import EngineFlags, SpeculativeConfig
 from planner.units import GIB
@@ -241,23 +241,23 @@ def test_a_known_draft_brings_its_own_layers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "kv_cache_dtype", "page_bytes", "num_findings"),
+    ("asked", "kv_cache_dtype", "page_bytes", "is_refused"),
     [
-        ("fp8", "fp8_e4m3", 64 * 656, 0),
-        ("auto", "fp8_e4m3", 64 * 656, 1),
-        ("fp8_ds_mla", "fp8_ds_mla", 64 * 656, 0),
-        ("auto", "bfloat16", 64 * 1152, 0),
+        ("fp8", "fp8_e4m3", 64 * 656, False),
+        ("auto", "fp8_e4m3", 64 * 656, True),
+        ("fp8_ds_mla", "fp8_ds_mla", 64 * 656, False),
+        ("auto", "bfloat16", 64 * 1152, False),
     ],
 )
 def test_sparse_mla_on_hopper_has_one_fp8_layout(
-    asked: str, kv_cache_dtype: str, page_bytes: int, num_findings: int
+    asked: str, kv_cache_dtype: str, page_bytes: int, *, is_refused: bool
 ) -> None:
     resolved = make_resolved(version="0.32.0", kv_cache_dtype=kv_cache_dtype, flags=EngineFlags(kv_cache_dtype=asked))
 
     caches = model_caches(model((INDEXER, LATENT)), resolved)
 
     assert caches.layers[1][0].page_bytes == page_bytes
-    assert len(caches.findings) == num_findings
+    assert (cache_refusal(model((INDEXER, LATENT)), resolved) is not None) == is_refused
 
 
 def test_sparse_mla_on_blackwell_keeps_plain_fp8() -> None:

@@ -1,0 +1,144 @@
+"""The dry run before deployment: concurrency from 1 up, each level simulated; the knee, and two flags with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from planner.answer import Plan
+from planner.budget import plan
+from planner.demand import Demand
+from planner.facts import PlanError
+from planner.inventory import ModelFacts
+from planner.request import PlanRequest
+from planner.served_load import ServedLoad, ShouldStop, serve
+
+BATCHES = (2048, 4096, 8192, 16384, 32768)
+_LEAST_GAIN = 0.10  # a doubling of users that brings less throughput than this is past the knee
+_SAME_SPEED = 0.02  # throughputs within this are called equal, and the smaller flag is taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """What `users` at once come to."""
+
+    users: int
+    load: ServedLoad
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knee:
+    """The last level that pays, and why the next does not; at the end of the sweep there is no next."""
+
+    users: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchTrial:
+    """One value of max_num_batched_tokens: the pool it leaves, and the load at the knee; None where it does not start."""
+
+    max_num_batched_tokens: int
+    num_blocks: int
+    pool_tokens: int
+    load: ServedLoad | None
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """One flag's value with the reason."""
+
+    flag: str
+    value: int
+    reason: str
+
+
+def levels_up_to(most_users: int) -> tuple[int, ...]:
+    """1, 2, 3, 4, 6, 8, 12, ... and `most_users` itself; raises `PlanError` for what cannot be swept."""
+    if not 1 <= most_users <= 4096:
+        text = f"The dry run goes up to {most_users:,} users; write a whole number from 1 to 4,096."
+        raise PlanError("most_users", most_users, text)
+    steps = {step for power in range(most_users.bit_length()) for step in (2**power, 3 * 2**power)}
+    return (*sorted(step for step in steps if step < most_users), most_users)
+
+
+def sweep_levels(
+    present: Plan, model: ModelFacts, demand: Demand, most_users: int, *, should_stop: ShouldStop | None = None
+) -> Iterator[Level]:
+    """Each level as soon as it is simulated, fewest users first; `demand` says what requests look like."""
+    for users in levels_up_to(most_users):
+        if should_stop is not None and should_stop():
+            return
+        load = serve(present, model, replace(demand, users=users, requests_per_second=None), should_stop=should_stop)
+        yield Level(users=users, load=load)
+
+
+def knee_of(levels: Sequence[Level], *, most_preempted_fraction: float = 0.0) -> Knee:
+    """The level after which more users wait, are preempted or bring hardly more throughput."""
+    before = levels[0]
+    for level in levels[1:]:
+        load = level.load
+        if load.preempted_fraction > most_preempted_fraction:
+            text = f"with {level.users:,} users {load.num_preemptions:,} preemptions come on {load.num_finished:,} requests"
+            return Knee(users=before.users, reason=f"{text}: the pool is full.")
+        if load.mean_waiting > 0.1 * level.users:
+            text = f"with {level.users:,} users {load.mean_waiting:.1f} wait on average although {load.mean_running:.1f} run"
+            return Knee(users=before.users, reason=f"{text}: the pool holds no more.")
+        gain = load.output_tokens_per_second / max(before.load.output_tokens_per_second, 1e-9) - 1.0
+        doublings = level.users / before.users - 1.0
+        if gain < _LEAST_GAIN * doublings:
+            text = f"from {before.users:,} to {level.users:,} users throughput changes by {gain:+.0%}"
+            return Knee(users=before.users, reason=f"{text}, while each of them waits longer for a token.")
+        before = level
+    return Knee(
+        users=before.users, reason=f"{before.users:,} users are the end of this sweep, and throughput still rises."
+    )
+
+
+def try_batches(
+    request: PlanRequest, model: ModelFacts, demand: Demand, users: int, *, should_stop: ShouldStop | None = None
+) -> Iterator[BatchTrial]:
+    """Each value of max_num_batched_tokens, planned anew (its activation peak is taken from the pool) and simulated."""
+    present = request.flags.max_num_batched_tokens
+    for batch in sorted({*BATCHES, *([present] if present else [])}):
+        flags = replace(request.flags, max_num_batched_tokens=batch, max_num_seqs=users)
+        try:
+            changed = plan(replace(request, flags=flags), model)
+            load = None
+            if changed.will_start:
+                asked = replace(demand, users=users, requests_per_second=None)
+                load = serve(changed, model, asked, should_stop=should_stop)
+        except PlanError as error:
+            yield BatchTrial(max_num_batched_tokens=batch, num_blocks=0, pool_tokens=0, load=None, refusal=error.text)
+            continue
+        yield BatchTrial(
+            max_num_batched_tokens=batch,
+            num_blocks=changed.pool.num_blocks,
+            pool_tokens=changed.pool.tokens,
+            load=load,
+            refusal="" if load is not None else changed.reason,
+        )
+
+
+def recommend(knee: Knee, trials: Sequence[BatchTrial]) -> tuple[Recommendation, ...]:
+    """`max_num_seqs` at the knee and the smallest `max_num_batched_tokens` that is as fast as any, with the reasons."""
+    found = [Recommendation(flag="max_num_seqs", value=knee.users, reason=_sentence(knee.reason))]
+    served = [(trial, trial.load) for trial in trials if trial.load is not None]
+    if not served:
+        return tuple(found)
+    fewest = min(load.num_preemptions for _, load in served)
+    calm = [(trial, load) for trial, load in served if load.num_preemptions == fewest]
+    fastest = max(load.output_tokens_per_second for _, load in calm)
+    trial, load = next(pair for pair in calm if pair[1].output_tokens_per_second >= (1 - _SAME_SPEED) * fastest)
+    text = (
+        f"Of the sizes tried it is the smallest within 2 % of the best throughput without more preemptions: "
+        f"{load.output_tokens_per_second:,.0f} tokens a second, the longest step {1000 * load.longest_step_seconds:,.0f} ms, "
+        f"and {trial.pool_tokens:,} tokens of pool left."
+    )
+    found.append(Recommendation(flag="max_num_batched_tokens", value=trial.max_num_batched_tokens, reason=text))
+    return tuple(found)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
