@@ -17,6 +17,7 @@ from live.probe_frames import (
     ProbeFrameError,
     decode_frame,
     encode_frame,
+    unpack_blocks,
 )
 from live.recorder import Extras
 from live.scrape_address import allowed_hosts
@@ -129,6 +130,17 @@ class ProbeReader:
         return ProbeStatus(state=state, text=text, frame=self._frame, age_seconds=age)
 
 
+def needed_blocks(frame: ProbeFrame) -> int | None:
+    """The blocks that the running requests' lengths come to, a shared one counted once; None where groups differ or some are left out.
+
+    Σ ⌈computed tokens / block size⌉ − Σ (holders − 1).
+    """
+    if frame.num_groups != 1 or frame.num_requests_left_out:
+        return None
+    alone = sum(-(-request.num_computed_tokens // frame.block_size) for request in frame.requests)
+    return max(0, alone - sum(count - 1 for count in unpack_blocks(frame.shared_counts)))
+
+
 def frame_kind(rank: int) -> str:
     """The kind under which a recording keeps the frames of one data-parallel rank."""
     return FRAME_KIND if rank == 0 else f"{FRAME_KIND}/{rank}"
@@ -179,7 +191,9 @@ class ProbeBeside:
         )
 
     def _numbers(self, frame: ProbeFrame) -> dict[str, float]:
-        return {
+        needed = needed_blocks(frame)
+        known = {} if needed is None else {f"{self._kind}/num_needed_blocks": float(needed)}
+        return known | {
             f"{self._kind}/num_used_blocks": frame.num_used_blocks,
             f"{self._kind}/num_cached_hashes": frame.num_cached_hashes,
             f"{self._kind}/num_preemptions": frame.num_preemptions,

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from live.beside import BesideEndpoints, open_beside
 from live.engine.demo_process import MODEL_NAME, DemoPorts, DemoProcess, DemoSettings
 from live.engine.environment import VLLM_RELEASE, find_engine
 from live.engine.load import TITLES, Answered, Load, drive, named_load
 from live.http_source import http_source
-from live.probe_feed import ProbeBeside
 from live.recorder import Recorder
 from live.recording_schema import RecordingError
 from live.store import About, Store
@@ -216,11 +216,14 @@ def _say(text: str) -> None:
 
 @contextmanager
 def recording(ports: DemoPorts, path: Path, interval_seconds: float = 0.5) -> Iterator[Recorder]:
-    """A recorder of the demo engine's metrics and of the probe's frames, into a new file at `path`."""
+    """A recorder of the demo engine's metrics, of the probe's frames and of KV events, into a new file at `path`."""
     source = http_source(ports.address)
     about = About(source=source.address, interval_ms=int(interval_seconds * 1000), title=DEMO_TITLE)
     store = Store.create(path, about)
-    beside = (ProbeBeside(ports.probe_endpoint),)
+    endpoints = BesideEndpoints(
+        probe=ports.probe_endpoint, kv_events=ports.events_endpoint, kv_replay=ports.replay_endpoint
+    )
+    beside = open_beside(endpoints)
     recorder = Recorder(source, store, interval_seconds=interval_seconds, beside=beside)
     recorder.start()
     try:

@@ -15,14 +15,16 @@ from live.downsample import Drawn
 from live.recording import Mark
 from live.sample_codec import series_name
 from live.samples import EngineIdentity
+from pages.parts.language import t
 from pages.parts.simulate_charts import BLUE, GREY, INK, ORANGE, RED
-from pages.parts.watch_prediction import HeldTokens, expected_series
-from planner.answer import Plan
+from pages.parts.watch_evidence import PROBE_PREEMPTIONS
+from pages.parts.watch_expected import Expectation
 from planner.units import MIB
 
 Part = dict[str, Any]  # a piece of a figure, as Plotly writes it
 _BAND = "rgba(138, 147, 156, 0.35)"
 _MOST_GAPS, _MOST_MARKS = 100, 30
+_HIGHEST_CAPACITY = 2.0  # of the engine's pool that the plan's may be to be drawn beside it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,59 +41,78 @@ class Stage:
         """The points of one field; all NaN where it is not exported."""
         return self.drawn.series(series_name(self.identity, field))
 
+    def whole(self, name: str) -> Numbers:
+        """The points of a series by its whole name."""
+        return self.drawn.series(name)
+
     def has(self, *fields: str) -> bool:
         """Whether any of the fields has a point."""
         return any(not np.isnan(self.series(field)).all() for field in fields)
 
 
-def usage(stage: Stage, plan: Plan | None = None, held: HeldTokens | None = None) -> go.Figure:
-    """KV usage in percent, with what the plan expects of the load seen."""
-    lines = []
-    if plan is not None and held is not None and plan.pool.tokens > 0:
-        low, high = expected_series(stage.series("num_requests_running"), held, plan)
-        lines.append(_line(stage, "plan's expectation, low", low * 100, GREY, dash="dot"))
-        lines.append(_line(stage, "plan's expectation, high", high * 100, GREY, dash="dash"))
-    lines.append(_line(stage, "KV usage", stage.series("kv_usage_fraction") * 100, BLUE, width=2.5))
+def usage(stage: Stage, expected: Expectation | None = None, capacity_fraction: float | None = None) -> go.Figure:
+    """KV usage in percent, with what is expected of the load seen, and the plan's pool as a share of the engine's."""
+    lines = [] if expected is None else _expected_lines(stage, expected)
+    lines.append(_line(stage, t("KV usage"), stage.series("kv_usage_fraction") * 100, BLUE, width=2.5))
     if stage.has("cpu_kv_usage_fraction"):
         swap = stage.series("cpu_kv_usage_fraction") * 100
-        lines.append(_line(stage, "swap space", swap, ORANGE, dash="dashdot"))
-    return _over_time(lines, stage, "% of the pool", is_percent=True)
+        lines.append(_line(stage, t("swap space"), swap, ORANGE, dash="dashdot"))
+    top = 104.0
+    if capacity_fraction is not None and capacity_fraction <= _HIGHEST_CAPACITY:
+        level = np.full(len(stage.drawn.time_ms), capacity_fraction * 100)
+        lines.append(_line(stage, t("the plan's pool is full"), level, RED, dash="longdash", width=1.5))
+        top = max(top, 100 * capacity_fraction + 4)
+    return _over_time(lines, stage, t("% of the pool"), top_percent=top)
+
+
+def _expected_lines(stage: Stage, expected: Expectation) -> list[Part]:
+    if expected.kind == "lengths":
+        return [
+            _line(stage, t("expected, low"), expected.low * 100, GREY, dash="dot"),
+            _line(stage, t("expected, high"), expected.high * 100, GREY, dash="dash"),
+        ]
+    name = t("expected, simulated") if expected.kind == "simulated" else t("expected, from the lengths")
+    return [_line(stage, name, expected.best * 100, ORANGE, dash="dash", width=2)]
 
 
 def requests(stage: Stage) -> go.Figure:
     """Running, waiting and swapped requests."""
     lines = [
-        _line(stage, "running", stage.series("num_requests_running"), BLUE, shape="hv"),
-        _line(stage, "waiting", stage.series("num_requests_waiting"), ORANGE, dash="dash", shape="hv"),
+        _line(stage, t("running"), stage.series("num_requests_running"), BLUE, shape="hv"),
+        _line(stage, t("waiting"), stage.series("num_requests_waiting"), ORANGE, dash="dash", shape="hv"),
     ]
     if stage.has("num_requests_swapped"):
         swapped = stage.series("num_requests_swapped")
-        lines.append(_line(stage, "swapped out", swapped, RED, dash="dot", shape="hv"))
-    return _over_time(lines, stage, "Requests")
+        lines.append(_line(stage, t("swapped out"), swapped, RED, dash="dot", shape="hv"))
+    return _over_time(lines, stage, t("Requests"))
 
 
 def preemptions(stage: Stage) -> go.Figure:
-    """Preemptions added since the left edge, through restarts."""
+    """Preemptions added since the left edge, through restarts; by the probe too, for the engine's counter lags behind the queue."""
     added = increase(stage.series("num_preemptions"))
-    lines = [_line(stage, "preemptions since the left edge", added, RED, shape="hv")]
-    return _over_time(lines, stage, "Preemptions")
+    lines = [_line(stage, t("counted since the left edge"), added, RED, shape="hv")]
+    probed = stage.whole(PROBE_PREEMPTIONS)
+    if not np.isnan(probed).all():
+        lines.append(_line(stage, t("seen by the probe"), increase(probed), GREY, dash="dash", shape="hv"))
+    lines.append(_line(stage, t("waiting"), stage.series("num_requests_waiting"), ORANGE, dash="dot", shape="hv"))
+    return _over_time(lines, stage, t("Preemptions"))
 
 
 def hits(stage: Stage) -> go.Figure:
     """The share of prompt tokens found in the prefix cache since the left edge; of an external cache beside it."""
     unit = "tokens" if stage.has("prefix_cache_queries_tokens") else "blocks"
-    lines = [_line(stage, "prefix cache", _share(stage, "prefix_cache", unit), BLUE)]
+    lines = [_line(stage, t("prefix cache"), _share(stage, "prefix_cache", unit), BLUE)]
     if stage.has("external_prefix_cache_queries_tokens"):
         external = _share(stage, "external_prefix_cache", "tokens")
-        lines.append(_line(stage, "external cache", external, ORANGE, dash="dash"))
-    return _over_time(lines, stage, "% found", is_percent=True)
+        lines.append(_line(stage, t("external cache"), external, ORANGE, dash="dash"))
+    return _over_time(lines, stage, t("% found"), top_percent=104.0)
 
 
 def offload(stage: Stage) -> go.Figure:
     """MiB a second stored to and loaded from the host."""
     lines = [
-        _line(stage, "stored", _rate(stage, "offload_store_bytes") / MIB, ORANGE, dash="dash"),
-        _line(stage, "loaded", _rate(stage, "offload_load_bytes") / MIB, BLUE),
+        _line(stage, t("stored"), _rate(stage, "offload_store_bytes") / MIB, ORANGE, dash="dash"),
+        _line(stage, t("loaded"), _rate(stage, "offload_load_bytes") / MIB, BLUE),
     ]
     return _over_time(lines, stage, "MiB/s")
 
@@ -129,9 +150,9 @@ def _line(stage: Stage, name: str, values: Numbers, colour: str, **style: str | 
     }
 
 
-def _over_time(lines: Sequence[Part], stage: Stage, title: str, *, is_percent: bool = False) -> go.Figure:
+def _over_time(lines: Sequence[Part], stage: Stage, title: str, *, top_percent: float | None = None) -> go.Figure:
     """The figure, made in one call: a tick draws several, and each later change of a figure costs milliseconds."""
-    ordinate: Part = {"range": [0, 102]} if is_percent else {"rangemode": "tozero"}
+    ordinate: Part = {"rangemode": "tozero"} if top_percent is None else {"range": [0, top_percent]}
     x_axis: Part = {"title": "UTC", "type": "date", "range": [stage.start_ms, stage.end_ms], "fixedrange": True}
     layout: Part = {
         "template": {"layout": {}},  # Streamlit fills it with its theme

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from live.chunks import Numbers
 from live.compare_recordings import increase
 from live.recording import Window
 from live.sample_codec import series_name
 from live.samples import EngineIdentity
+from pages.parts.language import t
 
 VerdictKind = Literal["little", "idle", "thrashing", "full", "filling", "compute", "healthy"]
 
@@ -20,12 +22,15 @@ EVIDENCE_SECONDS = 300.0
 FEWEST_TICKS = 10
 FULL_FRACTION = 0.95
 ROOMY_FRACTION = 0.80
-_IDLE_SECONDS, _GROWTH_SECONDS = 30.0, 120.0
+_STILL_FULL_FRACTION = 0.90  # once full, a dip to here is still full
+_IDLE_SECONDS, _GROWTH_SECONDS, _PRESENT_SECONDS, _SETTLED_SECONDS = 30.0, 120.0, 60.0, 15.0
 _LEAST_GROWTH_SECONDS = 30.0
 _LEAST_FIT = 0.5  # of usage's variance that a straight line explains
 _LEAST_GROWTH = 0.005  # of the pool a minute; less is noise
 _LONGEST_FILLING_MINUTES = 60.0
-_LEAST_PREEMPTIONS_PER_MINUTE = 1.0
+# So many preemptions in the last minute are thrashing, or so many of the running requests where these are many.
+_LEAST_PREEMPTIONS, _LEAST_PREEMPTED_FRACTION = 2.0, 0.02
+PROBE_PREEMPTIONS = "probe/num_preemptions"
 
 GAUGES = (
     "kv_usage_fraction",
@@ -33,6 +38,9 @@ GAUGES = (
     "num_requests_waiting",
     "num_requests_swapped",
     "cpu_kv_usage_fraction",
+    "kv_offload_cpu_pinned_fraction",
+    "simple_offload_used_blocks",
+    "simple_offload_pending_store_blocks",
 )
 COUNTERS = (
     "num_preemptions",
@@ -44,8 +52,11 @@ COUNTERS = (
     "external_prefix_cache_hits_tokens",
     "offload_store_bytes",
     "offload_load_bytes",
+    "offload_store_seconds",
+    "offload_load_seconds",
     "offload_stores_skipped",
     "offload_allocation_failures",
+    "simple_offload_load_blocks",
     "generation_tokens",
 )
 
@@ -62,12 +73,22 @@ class Evidence:
     running: float | None = None
     waiting: float | None = None
     most_in_flight: float | None = None  # running and waiting, over the last half minute
-    preemptions: float | None = None
+    settled_waiting: float | None = None  # the median of the last 15 s
+    preemptions: float | None = (
+        None  # as the counter tells them, which a preempted request is in only once it runs again
+    )
+    preempted_lately: float | None = (
+        None  # in the last minute, by the counter, the probe, or what went back to the queue
+    )
     hit_fraction: float | None = None
     external_hit_fraction: float | None = None
     store_bytes_per_second: float | None = None
     load_bytes_per_second: float | None = None
     generation_tokens_per_second: float | None = None
+    store_seconds_per_second: float | None = None  # of all transfers together, so above 1 where several run at once
+    load_seconds_per_second: float | None = None
+    offload_stores_skipped: float | None = None
+    offload_allocation_failures: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +103,7 @@ class Verdict:
 
 def watched_names(identity: EngineIdentity) -> tuple[str, ...]:
     """The series that the page reads of one engine."""
-    return tuple(series_name(identity, field) for field in (*GAUGES, *COUNTERS))
+    return (*(series_name(identity, field) for field in (*GAUGES, *COUNTERS)), PROBE_PREEMPTIONS)
 
 
 def evidence(window: Window, identity: EngineIdentity, seconds: float = EVIDENCE_SECONDS) -> Evidence:
@@ -90,16 +111,29 @@ def evidence(window: Window, identity: EngineIdentity, seconds: float = EVIDENCE
     if not len(window.time_ms):
         return Evidence(seconds=0.0, num_ticks=0)
     kept = window.time_ms >= window.time_ms[-1] - seconds * 1000
+    restarted_ms = _last_restart_ms(window, identity)
     since = (window.time_ms[kept] - window.time_ms[-1]) / 1000.0
 
     def series(field: str) -> Numbers:
-        numbers: Numbers = window.series(series_name(identity, field))[kept]
+        name = field if field == PROBE_PREEMPTIONS else series_name(identity, field)
+        numbers: Numbers = window.series(name)[kept]
         return numbers
 
-    return _evidence(since, series)
+    return _evidence(since, series, since_restart=window.time_ms[kept] >= restarted_ms)
 
 
-def _evidence(since: Numbers, series: Callable[[str], Numbers]) -> Evidence:
+def _last_restart_ms(window: Window, identity: EngineIdentity) -> int:
+    """When the engine last began anew, as its counters show by falling: usage before belongs to another process."""
+    found = 0
+    for field in COUNTERS:
+        numbers = window.series(series_name(identity, field))
+        known = np.flatnonzero(~np.isnan(numbers))
+        falls = known[1:][np.diff(numbers[known]) < 0]
+        found = max(found, int(window.time_ms[falls[-1]]) if len(falls) else 0)
+    return found
+
+
+def _evidence(since: Numbers, series: Callable[[str], Numbers], *, since_restart: NDArray[np.bool_]) -> Evidence:
     usage, running, waiting = (series(field) for field in GAUGES[:3])
     lasts, is_recent = float(-since[0]), since >= -_IDLE_SECONDS
     external = [series(f"external_prefix_cache_{part}_tokens") for part in ("hits", "queries")]
@@ -107,18 +141,46 @@ def _evidence(since: Numbers, series: Callable[[str], Numbers]) -> Evidence:
         seconds=lasts,
         num_ticks=len(since),
         usage=_last(usage),
-        minutes_full=_minutes_above(since, usage, FULL_FRACTION),
-        growth_per_minute=_growth(since, usage),
+        minutes_full=_minutes_full(since[since_restart], usage[since_restart]),
+        growth_per_minute=_growth(since[since_restart], usage[since_restart]),
         running=_last(running),
         waiting=_last(waiting),
         most_in_flight=_most(running[is_recent], waiting[is_recent]),
+        settled_waiting=_median(waiting[since >= -_SETTLED_SECONDS]),
         preemptions=_added(series("num_preemptions")),
+        preempted_lately=_preempted_lately(since, series),
         hit_fraction=_hit_fraction(series),
         external_hit_fraction=_share(external[0], external[1]),
         store_bytes_per_second=_rate(series("offload_store_bytes"), lasts),
         load_bytes_per_second=_rate(series("offload_load_bytes"), lasts),
         generation_tokens_per_second=_rate(series("generation_tokens"), lasts),
+        store_seconds_per_second=_rate(series("offload_store_seconds"), lasts),
+        load_seconds_per_second=_rate(series("offload_load_seconds"), lasts),
+        offload_stores_skipped=_added(series("offload_stores_skipped")),
+        offload_allocation_failures=_added(series("offload_allocation_failures")),
     )
+
+
+def _preempted_lately(since: Numbers, series: Callable[[str], Numbers]) -> float | None:
+    """The most that any of three signs says: the counter lags, the probe may be absent, a queue shows net moves only."""
+    recent = since >= -_PRESENT_SECONDS
+    signs = [_added(series(name)[recent]) for name in ("num_preemptions", PROBE_PREEMPTIONS)]
+    signs.append(_went_back(*(series(field)[recent] for field in GAUGES[:3])))
+    return max((each for each in signs if each is not None), default=None)
+
+
+def _went_back(usage: Numbers, running: Numbers, waiting: Numbers) -> float | None:
+    """Requests that left the running ones for the queue while the pool was full: nothing but preemption does that."""
+    if np.isnan(running).all() or np.isnan(waiting).all():
+        return None
+    is_full = np.fmax(usage[1:], usage[:-1]) >= _STILL_FULL_FRACTION
+    moved = np.fmin(-np.diff(running), np.diff(waiting))
+    return float(np.nansum(np.where(is_full, np.fmax(moved, 0.0), 0.0)))
+
+
+def _median(numbers: Numbers) -> float | None:
+    known = numbers[~np.isnan(numbers)]
+    return float(np.median(known)) if len(known) else None
 
 
 def _hit_fraction(series: Callable[[str], Numbers]) -> float | None:
@@ -155,11 +217,12 @@ def _most(running: Numbers, waiting: Numbers) -> float | None:
     return float(both.max()) if len(both) else None
 
 
-def _minutes_above(since: Numbers, usage: Numbers, limit: float) -> float:
-    """For how long the last ticks have all been at `limit` or above."""
-    below = np.flatnonzero(~(usage >= limit))
+def _minutes_full(since: Numbers, usage: Numbers) -> float:
+    """For how long the pool has been full up to now: from where it became so, through dips that do not empty it."""
+    below = np.flatnonzero(~(usage >= _STILL_FULL_FRACTION))
     first = int(below[-1]) + 1 if len(below) else 0
-    return float(-since[first]) / 60.0 if first < len(since) else 0.0
+    reached = np.flatnonzero(usage[first:] >= FULL_FRACTION)
+    return float(-since[first + int(reached[0])]) / 60.0 if len(reached) else 0.0
 
 
 def _growth(since: Numbers, usage: Numbers) -> float | None:
@@ -180,49 +243,78 @@ def verdict(seen: Evidence) -> Verdict:
     if seen.num_ticks < FEWEST_TICKS or seen.usage is None:
         return _too_little(seen)
     if seen.most_in_flight == 0:
-        return Verdict(
-            kind="idle", title="Idle", numbers=f"No request ran or waited in the last {_IDLE_SECONDS:.0f} s."
-        )
+        text = t("No request ran or waited in the last {seconds} s.", seconds=f"{_IDLE_SECONDS:.0f}")
+        return Verdict(kind="idle", title=t("Idle"), numbers=text)
     return _memory_bound(seen) or _filling(seen) or _compute_bound(seen) or _healthy(seen)
 
 
 def _too_little(seen: Evidence) -> Verdict:
     if seen.num_ticks >= FEWEST_TICKS:
-        text = "This engine does not export its KV usage, so nothing can be said of its memory."
-        return Verdict(kind="little", title="Not enough evidence", numbers=text)
-    text = f"{seen.num_ticks} of the {FEWEST_TICKS} samples that a verdict needs."
-    return Verdict(kind="little", title="Not enough evidence yet", numbers=text)
+        text = t("This engine does not export its KV usage, so nothing can be said of its memory.")
+        return Verdict(kind="little", title=t("Not enough evidence"), numbers=text)
+    text = t("{count} of the {needed} samples that a verdict needs.", count=seen.num_ticks, needed=FEWEST_TICKS)
+    return Verdict(kind="little", title=t("Not enough evidence yet"), numbers=text)
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
 def _numbers(seen: Evidence, *more: str) -> str:
-    span = f"{seen.seconds / 60:.1f} min" if seen.seconds >= 60 else f"{seen.seconds:.0f} s"
-    parts = [f"KV usage {seen.usage or 0:.0%}", *more]
+    parts = [t("KV usage {share}", share=f"{seen.usage or 0:.0%}"), *more]
     if seen.preemptions is not None:
-        parts.append(f"{seen.preemptions:,.0f} preemptions")
+        parts.append(t("{count} preemptions", count=f"{seen.preemptions:,.0f}"))
     if seen.waiting is not None:
-        parts.append(f"{seen.waiting:,.0f} waiting")
-    return f"{', '.join(parts)}; over the last {span}."
+        parts.append(t("{count} waiting", count=f"{seen.waiting:,.0f}"))
+    return t("{numbers}; over the last {span}.", numbers=", ".join(parts), span=_span(seen.seconds))
+
+
+def _is_thrashing(seen: Evidence) -> bool:
+    least = max(_LEAST_PREEMPTIONS, _LEAST_PREEMPTED_FRACTION * (seen.running or 0.0))
+    return seen.preempted_lately is not None and seen.preempted_lately >= least
 
 
 def _memory_bound(seen: Evidence) -> Verdict | None:
-    full = f"above {FULL_FRACTION:.0%} for {seen.minutes_full:.1f} min"
-    minutes = max(seen.seconds / 60, 1 / 60)
-    if seen.preemptions and seen.preemptions / minutes >= _LEAST_PREEMPTIONS_PER_MINUTE:
+    full = t("above {share} for {minutes} min", share=f"{FULL_FRACTION:.0%}", minutes=f"{seen.minutes_full:.1f}")
+    if _is_thrashing(seen):
         return Verdict(
             kind="thrashing",
-            title="Memory-bound: requests are preempted",
-            numbers=_numbers(seen, *([full] if seen.minutes_full else [])),
-            advice="Give the pool more room (a higher --gpu-memory-utilization, an fp8 KV cache, another card), or let "
-            "fewer requests run at once with --max-num-seqs: each preempted request is computed again.",
+            title=t("Memory-bound: requests are preempted"),
+            numbers=_numbers(seen, *([full] if seen.minutes_full else []), *_lately(seen)),
+            advice=_against_thrashing(seen),
         )
-    if seen.minutes_full > 0 and seen.waiting:
+    if seen.minutes_full > 0 and seen.settled_waiting:
         return Verdict(
             kind="full",
-            title="Memory-bound: the pool is full",
+            title=t("Memory-bound: the pool is full"),
             numbers=_numbers(seen, full),
-            advice="Requests wait for blocks. More pool, shorter requests or another replica lets them in.",
+            advice=t("Requests wait for blocks. More pool, shorter requests or another replica lets them in."),
         )
     return None
+
+
+def _lately(seen: Evidence) -> list[str]:
+    """What the counter does not tell yet."""
+    lately = seen.preempted_lately or 0.0
+    if lately <= (seen.preemptions or 0.0):
+        return []
+    return [t("{count} sent back to the queue in the last minute", count=f"{lately:,.0f}")]
+
+
+def _against_thrashing(seen: Evidence) -> str:
+    pool = t(
+        "Give the pool more room: a higher {utilization}, an fp8 KV cache, another card.",
+        utilization="--gpu-memory-utilization",
+    )
+    if seen.minutes_full and seen.running:
+        fewer = t(
+            "Or let fewer run at once: about {count} fill the pool now, so {flag} {count} would stop most of it.",
+            count=f"{seen.running:,.0f}",
+            flag="--max-num-seqs",
+        )
+    else:
+        fewer = t("Or let fewer requests run at once with {flag}.", flag="--max-num-seqs")
+    return f"{pool} {fewer} {t('Each preempted request is computed again.')}"
 
 
 def _filling(seen: Evidence) -> Verdict | None:
@@ -234,22 +326,29 @@ def _filling(seen: Evidence) -> Verdict | None:
         return None
     return Verdict(
         kind="filling",
-        title=f"Filling: the pool is full in about {max(1, round(minutes))} min at this growth",
-        numbers=_numbers(seen, f"growing by {growth:.1%} of the pool a minute"),
-        advice="Watch whether it levels off; if not, fewer requests at once or more pool keeps it from preempting.",
+        title=t("Filling: the pool is full in about {minutes} min at this growth", minutes=max(1, round(minutes))),
+        numbers=_numbers(seen, t("growing by {share} of the pool a minute", share=f"{growth:.1%}")),
+        advice=t("Watch whether it levels off; if not, fewer requests at once or more pool keeps it from preempting."),
     )
 
 
 def _compute_bound(seen: Evidence) -> Verdict | None:
-    if not seen.waiting or seen.usage is None or seen.usage >= ROOMY_FRACTION:
+    if not seen.settled_waiting or seen.usage is None or seen.usage >= ROOMY_FRACTION:
         return None
     return Verdict(
         kind="compute",
-        title="Compute-bound: requests wait while memory is free",
-        numbers=_numbers(seen, f"{seen.running or 0:,.0f} running"),
-        advice="Memory is not what holds them back: see --max-num-seqs and --max-num-batched-tokens, or add a replica.",
+        title=t("Compute-bound: requests wait while memory is free"),
+        numbers=_numbers(seen, _running(seen)),
+        advice=t(
+            "Memory is not what holds them back: see {flags}, or add a replica.",
+            flags="--max-num-seqs, --max-num-batched-tokens",
+        ),
     )
 
 
 def _healthy(seen: Evidence) -> Verdict:
-    return Verdict(kind="healthy", title="Healthy", numbers=_numbers(seen, f"{seen.running or 0:,.0f} running"))
+    return Verdict(kind="healthy", title=t("Healthy"), numbers=_numbers(seen, _running(seen)))
+
+
+def _running(seen: Evidence) -> str:
+    return t("{count} running", count=f"{seen.running or 0:,.0f}")

@@ -1,6 +1,6 @@
-"""What a plan expects of an engine under the load that is seen: the share of the plan's pool that the running requests need.
+"""What finished requests tell of running ones: the share of the pool that these need.
 
-A first-order estimate: running requests × tokens that one holds on average, over the plan's tokens. A running request holds its
+A first-order estimate: running requests × tokens that one holds on average, over the pool's tokens. A running request holds its
 prompt and, on average over its life, half of what it will generate; prompt tokens found in the prefix cache may be shared, so
 the low end leaves them out.
 """
@@ -13,7 +13,6 @@ import numpy as np
 
 from live.chunks import Numbers
 from live.samples import EngineSample, HistogramSample
-from planner.answer import Plan
 
 PROMPTS, OUTPUTS = "vllm:request_prompt_tokens", "vllm:request_generation_tokens"
 
@@ -25,19 +24,6 @@ class HeldTokens:
     low_tokens: float
     high_tokens: float
     num_requests: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedUse:
-    """The expected usage of the pool as fractions, where the load is `running` requests."""
-
-    low_fraction: float
-    best_fraction: float
-    high_fraction: float
-
-    def error(self, actual_fraction: float | None) -> float | None:
-        """(expected − actual) / actual; None where there is nothing to compare with."""
-        return None if not actual_fraction else (self.best_fraction - actual_fraction) / actual_fraction
 
 
 def held_tokens(sample: EngineSample, hit_fraction: float | None) -> HeldTokens | None:
@@ -57,15 +43,17 @@ def _mean(histogram: HistogramSample | None) -> float | None:
     return histogram.sum / histogram.count
 
 
-def expected_use(running: float | None, held: HeldTokens | None, plan: Plan) -> ExpectedUse | None:
-    """The expected usage now."""
-    if running is None or held is None or plan.pool.tokens <= 0:
+def pool_tokens(sample: EngineSample) -> int | None:
+    """The tokens that the engine's own pool holds, as it says; None where it does not."""
+    config = sample.cache_config
+    if config is None:
         return None
-    low, high = (min(1.0, running * tokens / plan.pool.tokens) for tokens in (held.low_tokens, held.high_tokens))
-    return ExpectedUse(low_fraction=low, best_fraction=(low + high) / 2, high_fraction=high)
+    if config.kv_cache_tokens:
+        return config.kv_cache_tokens
+    return (config.num_gpu_blocks or 0) * (config.block_size or 0) or None
 
 
-def expected_series(running: Numbers, held: HeldTokens, plan: Plan) -> tuple[Numbers, Numbers]:
-    """The low and the high end of the expected usage at each point of `running`."""
-    shares = [np.minimum(1.0, running * (tokens / plan.pool.tokens)) for tokens in (held.low_tokens, held.high_tokens)]
+def expected_series(running: Numbers, held: HeldTokens, tokens: int) -> tuple[Numbers, Numbers]:
+    """The low and the high end of the expected usage of a pool of `tokens` at each point of `running`."""
+    shares = [np.minimum(1.0, running * (each / tokens)) for each in (held.low_tokens, held.high_tokens)]
     return shares[0], shares[1]
