@@ -1,0 +1,162 @@
+"""The lines of a log that may say something of a start, without the decoration that terminals and collectors add.
+
+A record is one printed message with the number of the line it stands on and the lines after it (a message may be wrapped or
+printed over several lines). What no record can come of is dropped early: a log of hundreds of thousands of lines is mostly that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+_BATCH = 20_000
+_LOOK_AHEAD = 12
+LONGEST_LINE = 40_000
+_COLOURS = re.compile(
+    r"(?:\x1b|\\u001b|\\x1b|\\033|\^\[|\u241b)\[[0-9;?]*[A-Za-z]|\[\d{1,3}(?:;\d{1,3})*m|[\x00\u200b\ufeff]"
+)
+_MESSAGE_KEYS = (
+    "message",
+    "msg",
+    "log",
+    "MESSAGE",
+    "text",
+    "event",
+    "body",
+    "textPayload",
+    "content",
+    "line",
+    "@message",
+)
+_NESTED_KEYS = ("record", "jsonPayload", "data", "fields", "attributes", "_source")
+_STARTS = re.compile(
+    r"\(\w[\w ]*pid=\d+|\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|^\s*[{\[]\"|^Traceback|^\d{4}-\d\d-\d\d|\d+%\||^\s*File \"|^[\w.]+(?:Error|Exception)\b"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One line's message and what stands below it, undecorated."""
+
+    number: int
+    text: str
+    below: tuple[str, ...] = ()
+
+
+def is_relevant(line: str) -> bool:
+    """Whether a line may say something of a start; cheap, and wrong only to the safe side."""
+    return (
+        "iB" in line
+        or "GB" in line
+        or "blocks" in line
+        or "KV" in line
+        or "config" in line
+        or "ersion" in line
+        or "args" in line
+        or "ackend" in line
+        or "load" in line
+        or "startup" in line
+        or "rror" in line
+        or "erver" in line
+        or "HTTP/1" in line
+        or "memory" in line
+        or "size" in line
+        or "rank " in line
+        or "num_batched" in line
+        or "device" in line
+        or "compile" in line
+        or "GPU " in line
+        or "model " in line
+        or "max seq len" in line
+        or "runner" in line
+        or "concurrency" in line
+        or "padding" in line
+        or "capturing" in line
+        or "etected platform" in line
+        or "rchitecture: " in line
+        or "Auto-fit" in line
+    )
+
+
+def records(lines: Iterable[str], *, first: int = 1) -> Iterator[Record]:
+    """The records of `lines`, the first of which has the number `first`."""
+    source = iter(lines)
+    batch = list(islice(source, _BATCH))
+    while batch:
+        following = list(islice(source, _BATCH))
+        batch_and_more = [*batch, *following[:_LOOK_AHEAD]]
+        for index, line in enumerate(batch):
+            if is_relevant(line):
+                yield from _expand(first + index, line, batch_and_more[index + 1 : index + 1 + _LOOK_AHEAD])
+        first += len(batch)
+        batch = following
+
+
+def _expand(number: int, line: str, below: list[str]) -> Iterator[Record]:
+    """The records of one physical line: its message's lines, split where a progress bar overwrote itself."""
+    for overwritten in line.split("\r") if "\r" in line else (line,):
+        if not is_relevant(overwritten):
+            continue
+        pieces = clean(overwritten).replace("\r", "\n").split("\n")
+        for index, piece in enumerate(pieces):
+            if piece and not piece.isspace():
+                yield Record(number=number, text=piece, below=(*pieces[index + 1 :], *below)[:_LOOK_AHEAD])
+
+
+def clean(line: str) -> str:
+    """The message of a line without colours, and out of the JSON that a collector wrapped it in."""
+    line = line[:LONGEST_LINE]
+    stripped = line.strip()
+    for _ in range(3):
+        if not stripped.startswith("{"):
+            break
+        inner = _message(stripped)
+        if inner is None:
+            break
+        line, stripped = inner, inner.strip()
+    if "\x1b" in line or "[" in line or "\x00" in line or "\\" in line:
+        line = _COLOURS.sub("", line)
+    return line.replace("\u00a0", " ") if "\u00a0" in line else line
+
+
+def _message(text: str) -> str | None:
+    """The message within one JSON object, with the process's name before it where the object gives one."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict):
+        return None
+    for name in _NESTED_KEYS:
+        inner = record.get(name)
+        if isinstance(inner, dict) and any(isinstance(inner.get(key), str) for key in _MESSAGE_KEYS):
+            record = {**record, **inner}
+            break
+    message = next((record[key] for key in _MESSAGE_KEYS if isinstance(record.get(key), str)), None)
+    return None if message is None else f"{_source(record)}{message}"
+
+
+def _source(record: dict[str, object]) -> str:
+    """A head like vLLM's own from a structured record's parts: (Worker_TP0 pid=7) [gpu_worker.py:306]."""
+    process, pid = record.get("processName") or record.get("process_name"), record.get("process") or record.get("pid")
+    named = f"({process} pid={pid}) " if isinstance(process, str) and process.startswith(_PROCESSES) else ""
+    file, line = record.get("filename") or record.get("file"), record.get("lineno") or record.get("line_number")
+    return f"{named}[{file}:{line}] " if isinstance(file, str) and isinstance(line, int | str) else named
+
+
+_PROCESSES = ("Worker", "VllmWorker", "EngineCore", "APIServer", "ApiServer", "RayWorker")
+
+
+def joined(record: Record) -> str:
+    """The record's text with the lines below it that go on with it: no head, no process, no progress bar of their own."""
+    parts = [record.text.rstrip()]
+    for line in record.below:
+        text = clean(line).strip()
+        text = re.sub(r"^(?:>\s*)+|^\S+\s+\|\s+", "", text)
+        if not text or _STARTS.search(text):
+            break
+        parts.append(text)
+    return " ".join(parts)

@@ -1,0 +1,108 @@
+"""One start's facts put together once its lines are read: what follows from them, and how it ended."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import Any
+
+from planner.startup_facts import LogLine, RankMemory, StartupLog, block_size_of
+from planner.startup_findings import findings_of
+from planner.startup_release import read_release
+from planner.startup_start import Start
+
+_PLAIN = frozenset(field.name for field in fields(StartupLog)) - {
+    "ranks", "release", "outcome", "failure", "failed_start", "arguments", "engine_config", "lines", "derived", "unread",
+    "findings", "start_number", "num_starts",
+}  # fmt: skip
+
+
+def finish(start: Start, *, number: int, num_starts: int, environment: LogLine | None, is_cut: bool) -> StartupLog:
+    """The facts of a start that was read to its end."""
+    facts = dict(start.facts)
+    for name, stated in (("max_model_len", "max_model_len_served"),):
+        if stated in facts:
+            facts[name] = facts[stated]  # the length in force: auto-fit may have cut the configured one
+    if "model_name" in facts:
+        facts["model_name"].value = _model_name(facts["model_name"].value)
+    values: dict[str, Any] = {name: said.value for name, said in facts.items() if name in _PLAIN}
+    derived = _derive(start, values)
+    ending = start.ending
+    log = StartupLog(
+        ranks=tuple(_rank(name, said) for name, said in sorted(start.ranks.items())),
+        release=read_release(facts.get("vllm_version"), start.sources, environment),
+        outcome="started" if start.is_started else "failed" if ending is not None else "unknown",
+        failure=None if ending is None else ending.line.text,
+        failed_start=ending,
+        arguments=start.arguments,
+        engine_config=start.engine_config,
+        lines=tuple((name, said.line) for name, said in facts.items() if name in _PLAIN),
+        derived=tuple(derived.items()),
+        unread=tuple(start.unread),
+        start_number=number,
+        num_starts=num_starts,
+        **values,
+    )
+    return findings_of(log, start, is_cut=is_cut)
+
+
+def _rank(name: str, said: dict[str, Any]) -> RankMemory:
+    figures = {figure: one.value for figure, one in said.items()}
+    return RankMemory(rank=name, lines=tuple((figure, one.line) for figure, one in said.items()), **figures)
+
+
+def _derive(start: Start, values: dict[str, Any]) -> dict[str, str]:
+    """Adds to `values` what no line prints but follows; the sentences say how."""
+    derived: dict[str, str] = {}
+
+    def add(name: str, value: object, how: str) -> None:
+        if values.get(name) is None and value is not None:
+            values[name] = value
+            derived[name] = how
+
+    for name, tag in (("tensor_parallel_size", "TP"), ("pipeline_parallel_size", "PP"), ("data_parallel_size", "DP")):
+        numbers = [int(found[1]) for rank in start.ranks if (found := re.search(rf"{tag}(\d+)", rank)) is not None]
+        if numbers and (tag == "TP" or max(numbers) > 0):
+            add(name, max(numbers) + 1, f"the workers' names run to {tag}{max(numbers)}")
+    add("engine", _engine(start), "the form of its lines")
+    add("platform", _platform(start), "the engine's device and the source files of its lines")
+    runner = {"model_runner.py": "v2", "gpu_model_runner.py": "v1"}
+    loads = {runner[file] for key, file, _ in start.sources if key == "load" and file in runner}
+    if len(loads) == 1 and values.get("engine") == "v1":
+        add("model_runner", loads.pop(), "the source file that printed the load")
+    if values.get("engine") == "v0" and values.get("num_gpu_blocks"):
+        size = values.get("printed_block_size") or block_size_of(
+            values["num_gpu_blocks"], values.get("max_model_len"), values.get("max_concurrency")
+        )
+        if size is not None:
+            add(
+                "kv_cache_tokens",
+                values["num_gpu_blocks"] * size,
+                f"{values['num_gpu_blocks']:,} blocks of {size} tokens",
+            )
+    return derived
+
+
+def _engine(start: Start) -> str | None:
+    """v0 or v1 by what the lines look like, where no banner says it."""
+    keys = {key for key, _, _ in start.sources}
+    if any(key.endswith("_v0") for key in keys - {"load_v0"}) or "executor_base.py" in start.files:
+        return "v0"
+    return "v1" if "available" in keys or "tokens" in keys or "kv_cache_tokens" in start.facts else None
+
+
+def _platform(start: Start) -> str | None:
+    if any("rocm" in file for file in start.files):
+        return "rocm"
+    device = start.facts.get("device")
+    return None if device is None else str(device.value).split(":")[0]
+
+
+def _model_name(path: str) -> str:
+    """A Hub id stays; of a local path the last two parts are the id where they look like one."""
+    path = path.rstrip("/")
+    if snapshot := re.search(r"models--([^/]+)--([^/]+)/snapshots/", path):
+        return f"{snapshot[1]}/{snapshot[2]}"
+    if not path.startswith(("/", "~", ".")) and not re.match(r"[A-Za-z]:\\", path):
+        return path
+    return "/".join(path.replace("\\", "/").strip("/").split("/")[-2:])
