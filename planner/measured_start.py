@@ -9,8 +9,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from planner.error_lines import ErrorReading
 from planner.facts import Basis, Estimate, PlanError
-from planner.startup_log import RankMemory, StartOutcome, StartupLog
+from planner.startup_facts import RankMemory, StartOutcome, StartupLog
 from planner.units import GIB
 from planner.versions import Era, Version, era_of, parse_version
 
@@ -85,43 +86,54 @@ def is_graph_estimate_charged(version: Version) -> bool:
 
 
 def from_log(log: StartupLog, source: str, version: str | None = None) -> MeasuredStart:
-    """The start that `log` tells of; `version` stands in where the log names no release."""
-    number = release(log.vllm_version) or release(version)
-    total = _first(log, "card_total")
+    """The start that `log` tells of; `version` stands in where the log tells no release."""
+    told = version_of(log) or version
+    reading = log.failed_start.reading if log.failed_start is not None else None
+    failed = reading or _NOTHING
     return MeasuredStart(
         source=source,
-        version=log.vllm_version or version,
+        version=told,
         model_name=log.model_name,
         tensor_parallel_size=log.tensor_parallel_size,
         pipeline_parallel_size=log.pipeline_parallel_size,
-        utilization=log.gpu_memory_utilization,
-        total=total,
-        free_at_start=_first(log, "free_at_start"),
-        ranks=tuple(_rank(rank, number, log, total) for rank in log.ranks),
+        utilization=log.gpu_memory_utilization or failed.gpu_memory_utilization,
+        total=log.memory("card_total") or _stated(failed.total_bytes),
+        free_at_start=log.memory("free_at_start") or _stated(failed.free_bytes),
+        ranks=tuple(_rank(rank, release(told), log) for rank in log.ranks),
         tokens=log.kv_cache_tokens,
         blocks=log.num_gpu_blocks,
         concurrency=log.max_concurrency,
-        max_model_len=log.max_model_len,
-        needed=_first(log, "needed_kv"),
-        available=_first(log, "failed_available_kv"),
-        estimated_length=getattr(log, "estimated_max_model_len", None),
+        max_model_len=log.max_model_len or failed.max_model_len,
+        needed=_stated(failed.needed_bytes),
+        available=_stated(failed.available_bytes),
+        estimated_length=failed.estimated_max_model_len,
         outcome=log.outcome,
         failure=log.failure,
     )
 
 
-def _first(log: StartupLog, name: str) -> Estimate | None:
-    found = getattr(log, name, None)
-    return found if isinstance(found, Estimate) else log.memory(name) if hasattr(RankMemory, name) else None
+_NOTHING = ErrorReading(kind="out_of_memory")
 
 
-def _rank(rank: RankMemory, version: Version | None, log: StartupLog, total: Estimate | None) -> MeasuredRank:
+def version_of(log: StartupLog) -> str | None:
+    """The release as a banner prints it, else the first that its source lines allow."""
+    if release(log.vllm_version) is not None or log.release is None:
+        return log.vllm_version
+    return ".".join(map(str, log.release.first))
+
+
+def _stated(num_bytes: int | None) -> Estimate | None:
+    """The bytes of a figure that an error line printed with two decimals of a GiB."""
+    return None if num_bytes is None else printed_gib(num_bytes / GIB, "the start-up log's error line")
+
+
+def _rank(rank: RankMemory, version: Version | None, log: StartupLog) -> MeasuredRank:
     stage = _STAGE.search(rank.rank)
-    consumed: Estimate | None = getattr(rank, "consumed", None)
-    estimate = rank.cuda_graphs_estimate or _from_equivalent(log, total)
+    total = rank.card_total or log.memory("card_total")
+    estimate = rank.cuda_graphs_estimate or log.memory("cuda_graphs_estimate") or _from_equivalent(log, total)
     non_torch = rank.non_torch
-    if non_torch is None and consumed is not None and rank.weights is not None:
-        non_torch = less(consumed, rank.weights)
+    if non_torch is None and rank.consumed is not None and rank.weights is not None:
+        non_torch = less(rank.consumed, rank.weights)
     return MeasuredRank(
         rank=rank.rank,
         pp_rank=int(stage[1]) if stage else None,
@@ -131,18 +143,17 @@ def _rank(rank: RankMemory, version: Version | None, log: StartupLog, total: Est
         non_torch=non_torch,
         graph_estimate=estimate,
         captured_graphs=rank.cuda_graphs,
-        kv_pool=rank.available_kv,
+        kv_pool=rank.available_kv or rank.kv_given,
     )
 
 
 def _from_equivalent(log: StartupLog, total: Estimate | None) -> Estimate | None:
-    """The graph estimate as the share of the card by which its "equivalent" utilisation is lower."""
-    equivalent: float | None = getattr(log, "equivalent_utilization", None)
+    """The graph estimate as the share of the card by which the "equivalent" utilisation is lower."""
+    equivalent = log.equivalent_utilization
     if equivalent is None or log.gpu_memory_utilization is None or total is None:
         return None
-    share = log.gpu_memory_utilization - equivalent
+    best = (log.gpu_memory_utilization - equivalent) * total.best_bytes
     half = total.best_bytes / 10_000  # four decimals are printed
-    best = share * total.best_bytes
     return Estimate(
         best_bytes=round(best),
         low_bytes=round(best - half),

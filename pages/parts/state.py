@@ -6,18 +6,19 @@ Widgets are keyed `plan_<field>`; the form's values live under these keys and ou
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
 
-from pages.parts import form
+from pages.parts import calibration_choice, form
 from pages.parts.language import mark, t
 from pages.parts.said import said
 from pages.parts.what_if import WhatIf, length_sweep, what_ifs
 from planner import budget, kv_cache, planning
 from planner.answer import Plan
+from planner.calibration import Calibration
 from planner.defaults import resolve
 from planner.facts import PlanError
 from planner.inventory import ModelDocuments, ModelFacts
@@ -55,6 +56,7 @@ class Answer:
     documents: ModelDocuments
     digest: str
     plan: Plan
+    calibration: Calibration | None = None  # the constants that the request names, where they are held
 
 
 # -- the session ------------------------------------------------------------------------------------------------------
@@ -81,17 +83,26 @@ def start_session() -> None:
         return
     keep("is_started", True)
     fill(FIRST_REQUEST)
+    keep("use_calibration", True)
     query = st.query_params.to_dict()
     for name in LINK_EXTRAS:
         keep(f"link_{name}", query.pop(name, None))
     if not query:
         return
     try:
-        fill(PlanRequest.from_query(query))
+        request = PlanRequest.from_query(query)
+        fill(request)
+        follow_calibration(request.calibration)
     except PlanError as error:
         fill(FIRST_REQUEST)
         said_error = said(error.text)
         keep("link_problem", t("This link cannot be read: {why} The first example is shown instead.", why=said_error))
+
+
+def follow_calibration(name: str | None) -> None:
+    """Plan with the calibration of that name, as a link says; None: with the general constants."""
+    keep("use_calibration", name is not None)
+    keep("linked_calibration", name)
 
 
 def take_link_problem() -> str | None:
@@ -232,15 +243,22 @@ def current_request() -> PlanRequest:
     """The request that the form describes now; raises `PlanError` at the field that stands in the way."""
     if value("source") == HUB:
         model_id, revision = hub_choice()
-        return form.request_from(_values(), model_id=model_id, revision=revision, config_json=None)
+        return _with_calibration(form.request_from(_values(), model_id=model_id, revision=revision, config_json=None))
     documents = current_model().documents
     is_upload = value("source") == FILES
-    return form.request_from(
+    request = form.request_from(
         _values(),
         model_id=documents.model_id,
         revision=None,
         config_json=documents.config_json if is_upload else None,
     )
+    return _with_calibration(request)
+
+
+def _with_calibration(request: PlanRequest) -> PlanRequest:
+    """`request` with the name of the constants to plan with, as the switch and the link say."""
+    is_used, linked = bool(value("use_calibration")), value("linked_calibration")
+    return replace(request, calibration=calibration_choice.choose(request, is_used=is_used, linked=linked))
 
 
 def _values() -> dict[str, Any]:
@@ -255,9 +273,12 @@ def answer() -> Answer | PlanError:
     try:
         loaded = current_model()
         request = current_request()
-        plan = _plan(loaded.digest, request, loaded.documents)
+        held = calibration_choice.named(request.calibration)
+        plan = _plan(loaded.digest, request, loaded.documents, held, is_held=held is not None)
         model = planning.facts_for(request, loaded.documents)
-        return Answer(request=request, model=model, documents=loaded.documents, digest=loaded.digest, plan=plan)
+        return Answer(
+            request=request, model=model, documents=loaded.documents, digest=loaded.digest, plan=plan, calibration=held
+        )
     except PlanError as problem:
         return problem
 
@@ -266,21 +287,28 @@ def answer() -> Answer | PlanError:
 
 
 @st.cache_data(max_entries=512, show_spinner=False)
-def _plan(digest: str, request: PlanRequest, _documents: ModelDocuments) -> Plan:
-    del digest
-    return planning.answer(request, _documents)[0]
+def _plan(
+    digest: str,
+    request: PlanRequest,
+    _documents: ModelDocuments,
+    _calibration: Calibration | None,
+    *,
+    is_held: bool,  # whether the calibration that the request names is here
+) -> Plan:
+    del digest, is_held
+    return planning.answer(request, _documents, calibration=_calibration)[0]
 
 
 @st.cache_data(max_entries=128, show_spinner=False)
-def _what_ifs(digest: str, request: PlanRequest, _model: ModelFacts, _present: Plan) -> tuple[WhatIf, ...]:
+def _what_ifs(digest: str, request: PlanRequest, _answered: Answer) -> tuple[WhatIf, ...]:
     del digest
-    return what_ifs(request, _model, _present)
+    return what_ifs(request, _answered.model, _answered.plan, _answered.calibration)
 
 
 @st.cache_data(max_entries=128, show_spinner=False)
-def _sweep(digest: str, request: PlanRequest, _model: ModelFacts, _present: Plan) -> tuple[SweepSlice, ...]:
+def _sweep(digest: str, request: PlanRequest, _answered: Answer) -> tuple[SweepSlice, ...]:
     del digest
-    return length_sweep(request, _model, _present)
+    return length_sweep(request, _answered.model, _answered.plan, _answered.calibration)
 
 
 @st.cache_data(max_entries=512, show_spinner=False)
@@ -292,12 +320,12 @@ def _concurrency(digest: str, request: PlanRequest, length_tokens: int, num_bloc
 
 def cached_what_ifs(answered: Answer) -> tuple[WhatIf, ...]:
     """The what-if tables around a plan."""
-    return _what_ifs(answered.digest, answered.request, answered.model, answered.plan)
+    return _what_ifs(answered.digest, answered.request, answered)
 
 
 def cached_sweep(answered: Answer) -> tuple[SweepSlice, ...]:
     """Requests at once over all lengths, for the plan and two changes of it."""
-    return _sweep(answered.digest, answered.request, answered.model, answered.plan)
+    return _sweep(answered.digest, answered.request, answered)
 
 
 def concurrency_at(answered: Answer, length_tokens: int) -> float:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pages.parts.language import mark
 from planner.answer import Plan
 from planner.budget import plan
+from planner.calibration import Calibration
 from planner.facts import PlanError
 from planner.inventory import ModelFacts
 from planner.request import PlanRequest
@@ -41,7 +44,9 @@ class WhatIf:
     trials: tuple[Trial, ...]
 
 
-def what_ifs(request: PlanRequest, model: ModelFacts, present: Plan) -> tuple[WhatIf, ...]:
+def what_ifs(
+    request: PlanRequest, model: ModelFacts, present: Plan, calibration: Calibration | None = None
+) -> tuple[WhatIf, ...]:
     """Four tables around `present`, the plan of `request`: length, utilisation, KV format and cards."""
     flags = request.flags
     length = present.pool.max_model_len
@@ -52,13 +57,16 @@ def what_ifs(request: PlanRequest, model: ModelFacts, present: Plan) -> tuple[Wh
         ("kv_cache_dtype", mark("Format of keys and values"), _KV_DTYPES, flags.kv_cache_dtype),
         ("tensor_parallel_size", mark("Cards that share each layer"), _TENSOR_PARALLEL, flags.tensor_parallel_size),
     )
+    make = partial(plan, model=model, calibration=calibration)
     return tuple(
-        WhatIf(flag=flag, title=title, trials=_trials(request, model, present, (flag, _with(values, now), now)))
+        WhatIf(flag=flag, title=title, trials=_trials(request, make, present, (flag, _with(values, now), now)))
         for flag, title, values, now in asked
     )
 
 
-def length_sweep(request: PlanRequest, model: ModelFacts, present: Plan) -> tuple[SweepSlice, ...]:
+def length_sweep(
+    request: PlanRequest, model: ModelFacts, present: Plan, calibration: Calibration | None = None
+) -> tuple[SweepSlice, ...]:
     """Requests at once over all lengths: as planned, with fp8 keys and values, and with twice the cards."""
     flags = request.flags
     tp, dtype = flags.tensor_parallel_size, flags.kv_cache_dtype
@@ -69,6 +77,7 @@ def length_sweep(request: PlanRequest, model: ModelFacts, present: Plan) -> tupl
         utilizations=(_utilization(present),),
         max_model_lens=lengths,
         variants=tuple(dict.fromkeys([(tp, dtype), (tp, "fp8"), (2 * tp, dtype)])),
+        calibration=calibration,
     )
 
 
@@ -84,20 +93,23 @@ def _utilization(plan: Plan) -> float:
 
 
 def _trials(
-    request: PlanRequest, model: ModelFacts, present: Plan, asked: tuple[str, tuple[Value, ...], Value]
+    request: PlanRequest,
+    make: Callable[[PlanRequest], Plan],
+    present: Plan,
+    asked: tuple[str, tuple[Value, ...], Value],
 ) -> tuple[Trial, ...]:
     flag, values, now = asked
     return tuple(
-        Trial(value=value, is_present=True, plan=present) if value == now else _trial(request, model, flag, value)
+        Trial(value=value, is_present=True, plan=present) if value == now else _trial(request, make, flag, value)
         for value in values
     )
 
 
-def _trial(request: PlanRequest, model: ModelFacts, flag: str, value: Value) -> Trial:
+def _trial(request: PlanRequest, make: Callable[[PlanRequest], Plan], flag: str, value: Value) -> Trial:
     try:
         change: dict[str, Any] = {flag: value}  # a value of that flag's own type
         changed = replace(request, flags=replace(request.flags, **change))
-        return Trial(value=value, is_present=False, plan=plan(changed, model))
+        return Trial(value=value, is_present=False, plan=make(changed))
     except PlanError as error:
         return Trial(value=value, is_present=False, plan=None, refusal=error.text)
 
