@@ -7,6 +7,7 @@ from pages.parts import (
     watch_cards,
     watch_compare,
     watch_demo,
+    watch_demo_state,
     watch_log,
     watch_sources,
     watch_state,
@@ -14,6 +15,7 @@ from pages.parts import (
 )
 
 watch_state.start_page()
+watch_demo_state.follow()
 watch_sources.choose_engine()
 replay, recorder = watch_state.replay(), watch_state.shown_recorder()
 watch_demo.demo_engine(is_open=replay is None and recorder is None)

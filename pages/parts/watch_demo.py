@@ -34,7 +34,6 @@ def _phase(status: SessionStatus) -> tuple[object, ...]:
 def _demo(drawn: tuple[object, ...]) -> None:
     status = watch_demo_state.demo().status()
     if _phase(status) != drawn:
-        watch_demo_state.follow(status)
         st.rerun()
     if status.problem:
         st.error(watch_words.sentence(status.problem), icon=":material/error:")

@@ -52,11 +52,11 @@ def stop() -> None:
     demo().stop()
 
 
-def follow(status: SessionStatus) -> None:
-    """Show the demo engine where this session has waited for it."""
-    if value("demo_is_awaited") and status.address is not None:
+def follow() -> None:
+    """Show the demo engine as soon as it is watched, where this session has waited for it; before the page is drawn."""
+    if value("demo_is_awaited") and demo().status().address is not None:
         keep("demo_is_awaited", False)
-        watch_state.show_engine(status.address)
+        show()
 
 
 def is_shown(status: SessionStatus) -> bool:

@@ -12,12 +12,15 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from live import local_engines, monitor
+from live.engine import demo_session
 from live.nvml import DetectedGpu, NvmlState, ProcessMemory
 from live.sample_codec import encode
 from live.samples import EngineIdentity, EngineSample, EngineSnapshot
 from live.store import About, Store
 from planner.units import GIB
-from tests.fakes.metrics_server import MetricsServer, metrics_server
+from tests.fakes.metrics_server import MetricsServer, metrics_server, metrics_text
+from tests.fakes.real_prometheus import need_prometheus, real_prometheus
+from tests.fakes.vllm_stand_in import FAILS, stand_in_environment
 
 ROOT = Path(__file__).parents[2]
 START_MS = 1_760_000_000_000
@@ -33,15 +36,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monitor.stop_process_monitor()
 
 
+def open_page() -> AppTest:
+    app = AppTest.from_file(str(ROOT / "pages" / "_frame.py"), default_timeout=60).run()
+    app.switch_page("watch.py")
+    return app.run()
+
+
 @pytest.fixture
-def open_watch(folder: Path) -> OpenPage:  # noqa: ARG001 - the folder is set up first
-    """Opens the Watch page from the frame."""
+def open_watch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> OpenPage:  # noqa: ARG001 - the folder is set up first
+    """Opens the Watch page from the frame, where no recorded session comes with the project."""
+    monkeypatch.setattr("pages.parts.watch_state.packaged_recordings", tuple)
+    return open_page
 
-    def open_page() -> AppTest:
-        app = AppTest.from_file(str(ROOT / "pages" / "_frame.py"), default_timeout=60).run()
-        app.switch_page("watch.py")
-        return app.run()
 
+@pytest.fixture
+def open_watch_first(folder: Path) -> OpenPage:  # noqa: ARG001
+    """Opens the Watch page as a newcomer does, with the recorded session of the project."""
     return open_page
 
 
@@ -200,7 +210,7 @@ def test_a_recording_ends_when_told_and_stays(open_watch: OpenPage, engine: Metr
     assert monitor.process_monitor().recorders() == ()
     app.button(key="watch_replay_chosen").click().run()
     assert not app.exception
-    assert f"Recording {path.name}" in said(app)
+    assert f"Recording `{path.name}`" in said(app)
 
 
 def test_a_recording_plays_and_says_what_it_sees(open_watch: OpenPage, folder: Path) -> None:
@@ -266,34 +276,85 @@ def test_no_driver_is_said(open_watch: OpenPage, engine: MetricsServer, monkeypa
     assert "No NVIDIA driver answers on this machine." in said(app)
 
 
-def test_the_recorded_session_plays_for_a_newcomer(
-    open_watch: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_recorded_session_plays_until_an_engine_is_chosen(
+    open_watch_first: OpenPage, engine: MetricsServer
 ) -> None:
-    outside = tmp_path / "elsewhere"
-    outside.mkdir()
-    ticks = [snapshot(second, kv_usage_fraction=0.4, num_requests_running=1.0) for second in range(20)]
-    path = write_recording(outside / "real.kvscope", ticks)
-    monkeypatch.setattr("pages.parts.watch_state.packaged_recordings", lambda: (path,))
-    app = open_watch()
-    app.button(key="watch_packaged").click().run()
+    app = open_watch_first()
 
     assert not app.exception
-    assert "Recording real.kvscope" in said(app).replace("`", "")
+    assert "A recorded session of a real engine plays until you choose one" in said(app)
+    assert "Recording `demo.kvscope`" in said(app)
+    assert metric(app, "KV usage")[0] != "–"
+    assert "Nothing is watched yet" not in said(app)
+
+    watch(app, engine.url)
+    until(app, lambda each: "Connected" in said(each))
+    assert "recorded session" not in said(app)
+    assert metric(app, "Running")[0] == "3"
 
 
-def test_an_engine_on_this_machine_is_found_when_asked(
-    open_watch: OpenPage, engine: MetricsServer, monkeypatch: pytest.MonkeyPatch
+def test_the_recorded_session_stands_beside_its_exact_plan(open_watch_first: OpenPage) -> None:
+    app = open_watch_first()
+
+    table = next(each.value for each in app.dataframe if "Verdict" in each.value).set_index("Number")
+    assert table.loc["KV blocks", ["Engine", "Plan", "Verdict"]].tolist() == ["256", "256", "equal"]
+    assert table.loc["KV cache tokens", "Plan"] == "8,192"
+
+
+def test_the_recorded_session_plays_once_and_not_again_when_closed(open_watch_first: OpenPage) -> None:
+    app = open_watch_first()
+    app.button(key="watch_close").click().run()
+
+    assert "Nothing is watched yet" in said(app)
+    app.button(key="watch_packaged").click().run()
+    assert "Recording `demo.kvscope`" in said(app)
+    assert "until you choose one" not in said(app)
+
+
+def test_a_session_that_finds_an_engine_watched_sees_that_engine(
+    open_watch_first: OpenPage, engine: MetricsServer
 ) -> None:
-    monkeypatch.setattr(local_engines, "USUAL_PORTS", (engine.port,))
+    monitor.process_monitor().watch(engine.url)
+    app = open_watch_first()
+
+    until(app, lambda each: "Connected" in said(each))
+    app.button(key="watch_end").click().run()
+    assert "Nothing is watched yet" in said(app)
+    assert "The recording has ended" in said(app)
+
+
+def two_engines(monkeypatch: pytest.MonkeyPatch, *engines: MetricsServer) -> None:
+    monkeypatch.setattr(local_engines, "USUAL_PORTS", tuple(each.port for each in engines))
     look = partial(local_engines.find_local_engines, find_ports=tuple)
     monkeypatch.setattr(local_engines, "find_local_engines", look)
+
+
+def test_the_only_engine_that_is_found_is_watched_at_once(
+    open_watch: OpenPage, engine: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_engines(monkeypatch, engine)
     app = open_watch()
     assert engine.requests == []  # nobody asked yet
 
     app.button(key="watch_find").click().run()
-    assert engine.requests == ["/metrics"]
-    app.button(key="watch_found_0").click().run()
+    assert engine.requests[0] == "/metrics"
     until(app, lambda each: "Connected" in said(each))
+
+
+def test_of_several_engines_one_is_chosen(
+    open_watch: OpenPage, engine: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with metrics_server() as other:
+        other.text = metrics_text(model="other", running=7)
+        two_engines(monkeypatch, engine, other)
+        app = open_watch()
+        app.button(key="watch_find").click().run()
+
+        assert monitor.process_monitor().recorders() == ()
+        assert "other" in app.button(key="watch_found_1").label
+        app.button(key="watch_found_1").click().run()
+        until(app, lambda each: "Connected" in said(each))
+        assert metric(app, "Running")[0] == "7"
 
 
 def test_a_look_that_finds_nothing_says_what_to_do(open_watch: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,3 +363,129 @@ def test_a_look_that_finds_nothing_says_what_to_do(open_watch: OpenPage, monkeyp
     app.button(key="watch_find").click().run()
 
     assert "No vLLM answers on this machine" in said(app)
+
+
+# -- beside the metrics, a fleet, a log --------------------------------------------------------------------------------
+
+
+def test_a_probe_and_events_are_recorded_where_they_are_typed(open_watch: OpenPage, engine: MetricsServer) -> None:
+    app = open_watch()
+    app.text_input(key="watch_probe").input("tcp://127.0.0.1:8719")
+    watch(app, engine.url)
+
+    until(app, lambda each: "No probe has been heard" in said(each))
+    (recorder,) = monitor.process_monitor().recorders()
+    assert "tcp://127.0.0.1:8719" in (recorder.recording.about("beside") or "")
+
+
+def test_an_endpoint_of_another_host_is_refused_like_an_address(open_watch: OpenPage, engine: MetricsServer) -> None:
+    app = open_watch()
+    app.text_input(key="watch_kv_events").input("tcp://192.0.2.7:5557")
+    watch(app, engine.url)
+
+    assert "KVSCOPE_ALLOW_SCRAPE" in said(app)
+    assert monitor.process_monitor().recorders() == ()
+
+
+def test_a_fleets_engine_is_watched_with_its_past(open_watch: OpenPage, tmp_path: Path, engine: MetricsServer) -> None:
+    need_prometheus()
+    engine.text = metrics_text(model="org/fleet-model", usage=0.5)
+    with real_prometheus(tmp_path, f"127.0.0.1:{engine.port}") as address:
+        app = open_watch()
+        app.text_input(key="watch_fleet_server").input(address).run()
+        deadline = time.monotonic() + 30
+        while not [each for each in app.selectbox if each.key == "watch_fleet_engine"] and time.monotonic() < deadline:
+            app.button(key="watch_fleet_look").click().run()
+        assert "org/fleet-model" in app.selectbox(key="watch_fleet_engine").options[0]
+        app.button(key="watch_fleet_watch").click().run()
+        until(app, lambda each: "Connected" in said(each))
+
+        assert not app.exception
+        assert metric(app, "KV usage")[0].replace("\xa0", " ") == "50.0 %"
+        assert app.selectbox(key="watch_minutes").value == 60
+        monitor.stop_process_monitor()
+
+
+def test_a_server_that_is_none_is_one_sentence(open_watch: OpenPage, engine: MetricsServer) -> None:
+    app = open_watch()
+    app.text_input(key="watch_fleet_server").input(engine.url).run()
+    app.button(key="watch_fleet_look").click().run()
+
+    assert "HTTP API" in said(app) or "404" in said(app)
+    assert not [each for each in app.selectbox if each.key == "watch_fleet_engine"]
+
+
+LOG = """INFO 11-29 10:00:00 [gpu_model_runner.py:100] Model loading took 15.25 GiB memory and 3.2 seconds
+INFO 11-29 10:00:09 [gpu_worker.py:300] Available KV cache memory: 50.50 GiB
+"""
+
+
+def test_a_log_stands_beside_the_plans_parts(open_watch: OpenPage, engine: MetricsServer) -> None:
+    app = watch(open_watch(), engine.url)
+    app.text_area(key="watch_log_text").input(LOG).run()
+
+    table = next(each.value for each in app.dataframe if "Term" in each.value).set_index("Term")
+    assert table.loc["Weights", "Log"].replace("\xa0", " ") == "15.2 GiB"
+    assert table.loc["Weights", "Plan minus log"].endswith("MiB")
+    assert list(table.index) == ["Weights", "Available for KV cache"]
+
+
+def test_a_text_that_is_no_log_says_so(open_watch: OpenPage, engine: MetricsServer) -> None:
+    app = watch(open_watch(), engine.url)
+    app.text_area(key="watch_log_text").input("hello").run()
+
+    assert "No line here says what vLLM took" in said(app)
+
+
+# -- the demo engine ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A stand-in for the engine environment, whose engine is up in a second."""
+    monkeypatch.setenv("KVSCOPE_ENGINE", str(stand_in_environment(tmp_path / "engine")))
+    monkeypatch.setattr(demo_session, "QUIET_SECONDS", 0.5)
+    yield
+    demo_session.stop_process_demo()
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_the_demo_engine_starts_is_shown_and_stops(open_watch_first: OpenPage) -> None:
+    app = open_watch_first()
+    app.selectbox(key="watch_demo_load").set_value("burst").run()
+    app.button(key="watch_demo_start").click().run()
+    assert "recorded session" in said(app)  # it plays on while the engine starts
+
+    until(app, lambda each: "Connected" in said(each) and "recorded session" not in said(each))
+    until(app, lambda each: "30 requests were answered" in said(each))
+    table = next(each.value for each in app.dataframe if "Verdict" in each.value).set_index("Number")
+    assert table.loc["KV blocks", ["Engine", "Plan", "Verdict"]].tolist() == ["256", "256", "equal"]
+    assert "Load begins: burst" in said(app)
+
+    app.button(key="watch_demo_stop").click().run()
+    until(app, lambda each: "The recording has ended" in said(each) and "being stopped" not in said(each))
+    assert monitor.process_monitor().recorders() == ()
+    assert [each for each in app.button if each.key == "watch_demo_start"]
+
+
+def test_without_an_environment_the_page_says_how_to_make_one(
+    open_watch: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVSCOPE_ENGINE", str(tmp_path / "none"))
+    app = open_watch()
+
+    assert "make engine" in [each.value for each in app.code]
+    assert not [each for each in app.button if each.key == "watch_demo_start"]
+
+
+def test_an_engine_that_fails_shows_its_last_lines(
+    open_watch: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVSCOPE_ENGINE", str(stand_in_environment(tmp_path / "engine", FAILS)))
+    app = open_watch()
+    app.button(key="watch_demo_start").click().run()
+
+    until(app, lambda each: "ended by itself" in said(each))
+    assert any("this engine was told to fail" in each.value for each in app.code)
+    assert [each for each in app.button if each.key == "watch_demo_start"]
+    demo_session.stop_process_demo()
