@@ -10,8 +10,10 @@ from pages.parts.language import t
 from pages.parts.watch_state import key
 from planner.answer import RankPlan
 from planner.facts import Estimate, PlanError
-from planner.startup_log import LARGEST_LOG_BYTES, StartupLog, read_startup_log
+from planner.startup_log import LARGEST_LOG_BYTES, StartupLog
 from planner.units import MIB
+
+_LARGEST_LOG_MB = LARGEST_LOG_BYTES // 1_000_000
 
 
 def startup_log() -> None:
@@ -19,17 +21,18 @@ def startup_log() -> None:
     with st.expander(
         t("Start-up log: the memory that no metric exports"), icon=":material/article:", key=key("log_place")
     ):
-        uploaded = st.file_uploader(t("Log file"), type=["log", "txt", "out"], key=key("log_file"), max_upload_size=200)
+        uploaded = st.file_uploader(
+            t("Log file"), type=["log", "txt", "out"], key=key("log_file"), max_upload_size=_LARGEST_LOG_MB
+        )
         typed = st.text_area(
             t("Or its lines"),
             key=key("log_text"),
             height=100,
             placeholder="Model loading took 14.99 GiB memory and 3.2 seconds",
         )
-        content = uploaded.read(LARGEST_LOG_BYTES).decode("utf-8", "replace") if uploaded is not None else None
-        text = content or typed
+        text = uploaded.getvalue().decode("utf-8", "replace") if uploaded is not None else typed
         if text.strip():
-            _terms(read_startup_log(text))
+            _terms(watch_state.read_log(text))
 
 
 def _terms(log: StartupLog) -> None:

@@ -29,6 +29,7 @@ from pages.parts import state
 from planner import planning
 from planner.facts import PlanError
 from planner.model_catalog import catalogue_ids, config_documents
+from planner.startup_log import StartupLog, read_startup_log
 
 FIRST_ADDRESS = "http://localhost:8000"
 FIRST_SPEED = 10
@@ -280,6 +281,12 @@ def known_load() -> KnownLoad | None:
     """The load of the demo engine that is shown, live or in a recording, with the moment from which its arrivals count."""
     watched = replay() or shown_recorder()
     return demo_session.known_load(watched.recording) if watched is not None and is_demo_shown() else None
+
+
+@st.cache_data(max_entries=4, show_spinner=False)
+def read_log(text: str) -> StartupLog:
+    """What a start-up log says."""
+    return read_startup_log(text)
 
 
 def catalogue_id(names: Sequence[str]) -> str | None:

@@ -23,6 +23,7 @@ from tests.fakes.real_prometheus import need_prometheus, real_prometheus
 from tests.fakes.vllm_stand_in import FAILS, stand_in_environment
 
 ROOT = Path(__file__).parents[2]
+PACKAGED = ROOT / "live" / "data" / "demo.kvscope"
 START_MS = 1_760_000_000_000
 OpenPage = Callable[[], AppTest]
 
@@ -365,6 +366,27 @@ def test_a_look_that_finds_nothing_says_what_to_do(open_watch: OpenPage, monkeyp
     assert "No vLLM answers on this machine" in said(app)
 
 
+def test_an_uploaded_recording_plays(open_watch: OpenPage) -> None:
+    app = open_watch()
+    app.file_uploader(key="watch_upload").upload("from a friend.kvscope", PACKAGED.read_bytes()).run()
+    app.button(key="watch_play_upload").click().run()
+
+    assert not app.exception
+    assert "Recording `from_a_friend.kvscope`" in said(app)
+    assert metric(app, "KV usage")[0] != "–"
+
+
+@pytest.mark.parametrize("name", ["junk.kvscope", "junk.csv"])
+def test_an_upload_that_is_no_recording_is_one_sentence(open_watch: OpenPage, name: str) -> None:
+    app = open_watch()
+    app.file_uploader(key="watch_upload").upload(name, os.urandom(4096)).run()
+    app.button(key="watch_play_upload").click().run()
+
+    assert not app.exception
+    assert len(app.error) == 1
+    assert "Nothing is watched yet" in said(app)
+
+
 # -- beside the metrics, a fleet, a log --------------------------------------------------------------------------------
 
 
@@ -428,6 +450,13 @@ def test_a_log_stands_beside_the_plans_parts(open_watch: OpenPage, engine: Metri
     assert table.loc["Weights", "Log"].replace("\xa0", " ") == "15.2 GiB"
     assert table.loc["Weights", "Plan minus log"].endswith("MiB")
     assert list(table.index) == ["Weights", "Available for KV cache"]
+
+
+def test_a_log_can_be_a_file(open_watch: OpenPage, engine: MetricsServer) -> None:
+    app = watch(open_watch(), engine.url)
+    app.file_uploader(key="watch_log_file").upload("vllm.log", LOG.encode()).run()
+
+    assert any("Term" in each.value for each in app.dataframe)
 
 
 def test_a_text_that_is_no_log_says_so(open_watch: OpenPage, engine: MetricsServer) -> None:
