@@ -47,11 +47,7 @@ engine: .venv/.run-ready
 
 # Collect what pages, planner and watchers say; bring the catalogues up to date; compile them.
 messages: .venv/.test-ready
-	PYTHONPATH=. $(BIN)/pybabel -q extract -F pyproject.toml -k t -k mark -k pgettext:1c,2 --no-default-keywords \
-	    --omit-header --sort-by-file --add-location=file --no-wrap -o pages/locale/kvscope.pot .
-	$(BIN)/pybabel -q update -i pages/locale/kvscope.pot -d pages/locale -D kvscope -l zh_CN \
-	    --no-fuzzy-matching --ignore-obsolete --no-wrap --ignore-pot-creation-date
-	$(BIN)/pybabel -q compile -d pages/locale -D kvscope
+	PYTHONPATH=. $(BIN)/python tests/messages.py
 
 score: .venv/.run-ready
 	$(BIN)/python -m planner score --markdown > docs/accuracy.md

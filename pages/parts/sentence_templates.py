@@ -19,12 +19,12 @@ Message = tuple[int, str, tuple[str, str], list[str]]
 _MOST_VARIANTS = 16
 _PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|[a-z}][,;:]? [a-z]{2,}")
 _NOT_PROSE = re.compile(
-    r"\(\?|\\[dS(]|\.\*|\[\^|: ?\*| \?G|\w \| \w|^\w+/\w+, |^Bearer |^torch\.|%s|^python -m |^import "
+    r"\(\?|\\[dS(]|\.\*|\[\^|: ?\*| \?G|\w \| \w|^\w+/\w+, |^Bearer |^torch\.|%s|^python -m |^import |<\w+:|\w\|\w"
     r"|^(SELECT|INSERT|DELETE|UPDATE|PRAGMA|CREATE|BEGIN)\b"
 )
 _NOT_SHOWN = frozenset({
     "add_argument", "add_parser", "ArgumentParser", "add_subparsers", "add_mutually_exclusive_group", "compile", "print",
-    "execute", "executescript", "executemany", "debug", "info", "exception", "write", "RuntimeError", "AssertionError",
+    "execute", "executescript", "startswith", "Pattern", "search", "executemany", "debug", "info", "exception", "write", "RuntimeError", "AssertionError",
     "TypeError", "KeyError", "AttributeError", "Thread", "namedtuple", "getLogger",
 })  # fmt: skip
 _NAMES = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -60,7 +60,7 @@ def templates(source: str) -> Iterator[tuple[int, str]]:
 
 def _texts(node: ast.AST) -> Iterator[ast.expr]:
     """The outermost text expressions below `node`: constants, f-strings and sums of them."""
-    if isinstance(node, ast.Call) and _called(node.func) in _NOT_SHOWN:
+    if isinstance(node, ast.Compare) or (isinstance(node, ast.Call) and _called(node.func) in _NOT_SHOWN):
         return
     if isinstance(node, ast.expr) and _is_text(node):
         yield node
@@ -116,6 +116,8 @@ def _pieces(node: ast.expr) -> list[list[str | ast.expr]]:
             return [*_pieces(left), *_pieces(right)]
         case ast.FormattedValue(value=inner):
             return _pieces(inner)
+        case ast.BinOp(op=ast.Mult(), left=ast.Constant(value=str() as repeated)):  # "s" * (count != 1)
+            return [["", repeated]]
         case ast.IfExp(body=ast.Constant(value=str() as yes), orelse=ast.Constant(value=str() as no)):
             return [[yes, no]]
     return [[node]]
