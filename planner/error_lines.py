@@ -11,18 +11,29 @@ from planner.units import GIB
 
 ErrorKind = Literal["length_does_not_fit", "no_cache_memory", "too_little_free", "out_of_memory"]
 
-_GIB = r"\(?(-?[\d.]+) Gi?B"
+_NUMBER = r"-?\d{1,7}(?:\.\d{1,9})?(?![\d.]*\d)"
+_GIB = rf"\(?({_NUMBER}) Gi?B"
+_COUNT = r"(?:\d{1,3}(?:,\d{3}){1,5}|\d{1,15})(?![\d,]*\d)"
 _FIT = re.compile(
-    rf"max seq len \((?P<length>[\d,]+)\).*?{_GIB} KV cache is needed.*?available KV cache memory \((?P<available>-?[\d.]+)",
+    rf"max seq len \((?P<length>{_COUNT})\).*?{_GIB} KV cache is needed.*?available KV cache memory \((?P<available>{_NUMBER})",
     re.DOTALL,
 )
-_FIT_V0 = re.compile(r"max seq len \((?P<length>[\d,]+)\).*?stored in KV cache \((?P<tokens>[\d,]+)\)", re.DOTALL)
-_ESTIMATED = re.compile(r"estimated maximum model length is (?P<length>[\d,]+)")
+_FIT_V0 = re.compile(rf"max seq len \((?P<length>{_COUNT})\).*?stored in KV cache \((?P<tokens>{_COUNT})\)", re.DOTALL)
+_ESTIMATED = re.compile(rf"estimated maximum model length is (?P<length>{_COUNT})")
 _FREE = re.compile(
-    r"Free memory on device.*?\((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less than desired GPU memory "
-    r"utilization \((?P<utilization>[\d.]+), (?P<requested>[\d.]+) GiB\)",
+    rf"(?:Free|Available) memory on (?:device|node).*?\((?P<free>{_NUMBER})/(?P<total>{_NUMBER}) GiB\) on startup is less than "
+    rf"(?:desired [GC]PU memory utilization|the engine's budget after excluding external process's weights) "
+    rf"\((?P<utilization>{_NUMBER}), (?P<requested>{_NUMBER}) GiB\)",
     re.DOTALL,
 )
+# PyTorch's own texts, since 2.1 and before.
+_SIZE = r"(\d{1,7}(?:\.\d{1,9})? (?:[KMG]iB|bytes))"
+_TRIED = re.compile(rf"Tried to allocate {_SIZE}")
+_CAPACITY = re.compile(
+    rf"total capacity of {_SIZE} of which {_SIZE} is free|; {_SIZE} total capacity;.*?; {_SIZE} free"
+)
+_IN_USE = re.compile(rf"this process has {_SIZE} memory in use")
+_UNITS = {"bytes": 1, "KiB": 1024, "MiB": 1024**2, "GiB": GIB}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +49,9 @@ class ErrorReading:
     free_bytes: int | None = None
     total_bytes: int | None = None
     gpu_memory_utilization: float | None = None
+    requested_bytes: int | None = None
+    tried_bytes: int | None = None  # what the refused allocation asked for
+    in_use_bytes: int | None = None  # by the process that was refused
 
 
 def read_error(text: str) -> ErrorReading | None:
@@ -61,12 +75,30 @@ def read_error(text: str) -> ErrorReading | None:
             free_bytes=_gib(match["free"]),
             total_bytes=_gib(match["total"]),
             gpu_memory_utilization=float(match["utilization"]),
+            requested_bytes=_gib(match["requested"]),
         )
     if "No available memory for the cache blocks" in text:
         return ErrorReading(kind="no_cache_memory")
     if re.search(r"OutOfMemoryError|out of memory", text, re.IGNORECASE):
-        return ErrorReading(kind="out_of_memory")
+        return _out_of_memory(text)
     return None
+
+
+def _out_of_memory(text: str) -> ErrorReading:
+    tried, in_use, card = _TRIED.search(text), _IN_USE.search(text), _CAPACITY.search(text)
+    total, free = (card[1] or card[3], card[2] or card[4]) if card is not None else (None, None)
+    return ErrorReading(
+        kind="out_of_memory",
+        tried_bytes=_size(tried[1]) if tried else None,
+        total_bytes=_size(total) if total else None,
+        free_bytes=_size(free) if free else None,
+        in_use_bytes=_size(in_use[1]) if in_use else None,
+    )
+
+
+def _size(text: str) -> int:
+    number, unit = text.split(" ")
+    return int(float(number) * _UNITS[unit])
 
 
 def explain(reading: ErrorReading, plan: Plan) -> tuple[str, ...]:

@@ -27,15 +27,15 @@ def finish(start: Start, *, number: int, num_starts: int, environment: LogLine |
         facts["model_name"].value = _model_name(facts["model_name"].value)
     values: dict[str, Any] = {name: said.value for name, said in facts.items() if name in _PLAIN}
     derived = _derive(start, values)
-    ending = start.ending
+    ending = start.ending.failed
     log = StartupLog(
         ranks=tuple(_rank(name, said) for name, said in sorted(start.ranks.items())),
         release=read_release(facts.get("vllm_version"), start.sources, environment),
-        outcome="started" if start.is_started else "failed" if ending is not None else "unknown",
+        outcome="started" if start.ending.is_started else "failed" if ending is not None else "unknown",
         failure=None if ending is None else ending.line.text,
         failed_start=ending,
-        arguments=start.arguments,
-        engine_config=start.engine_config,
+        arguments=start.settings.get("arguments", ()),
+        engine_config=start.settings.get("engine", ()),
         lines=tuple((name, said.line) for name, said in facts.items() if name in _PLAIN),
         derived=tuple(derived.items()),
         unread=tuple(start.unread),
@@ -86,13 +86,13 @@ def _derive(start: Start, values: dict[str, Any]) -> dict[str, str]:
 def _engine(start: Start) -> str | None:
     """v0 or v1 by what the lines look like, where no banner says it."""
     keys = {key for key, _, _ in start.sources}
-    if any(key.endswith("_v0") for key in keys - {"load_v0"}) or "executor_base.py" in start.files:
+    if any(key.endswith("_v0") for key in keys - {"load_v0"}) or "executor_base.py" in start.files():
         return "v0"
     return "v1" if "available" in keys or "tokens" in keys or "kv_cache_tokens" in start.facts else None
 
 
 def _platform(start: Start) -> str | None:
-    if any("rocm" in file for file in start.files):
+    if any("rocm" in file for file in start.files()):
         return "rocm"
     device = start.facts.get("device")
     return None if device is None else str(device.value).split(":")[0]
