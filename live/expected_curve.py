@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from live.chunks import Numbers, Times
 from planner.schedule import Scheduler
@@ -19,6 +20,7 @@ from planner.simulator_config import SimulatorConfig
 
 _USUAL_STEP_SECONDS = 0.02  # assumed until the engine's speed is known: a small model's
 _FASTEST_STEP_SECONDS = 1e-4
+_PACE_SECONDS = 1.0  # shorter stretches tell more of when a scrape was answered than of the engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +76,27 @@ class _MeasuredSteps:
 
 
 def measured_pace(since_seconds: Numbers, running: Numbers, generation_tokens: Numbers) -> Pace:
-    """The engine's pace from its metrics: a running request gains a token a step, so a step takes running × time / tokens."""
-    added, passed = np.diff(generation_tokens), np.diff(since_seconds)
-    mean_running = (running[1:] + running[:-1]) / 2
-    kept = (added > 0) & (mean_running > 0) & (passed > 0)
-    steps = np.maximum(mean_running[kept] * passed[kept] / added[kept], _FASTEST_STEP_SECONDS)
-    middles = (since_seconds[1:] + since_seconds[:-1])[kept] / 2
+    """The engine's pace from its metrics, a second at a time: a running request gains a token a step.
+
+    Seconds a step = ∫ running requests dt / tokens generated, over at least `_PACE_SECONDS`.
+    """
+    passed = np.diff(since_seconds)
+    held = np.concatenate(([0.0], np.cumsum((running[1:] + running[:-1]) / 2 * passed))) if len(passed) else passed
+    places = _spaced(since_seconds, _PACE_SECONDS)
+    added, spent = np.diff(generation_tokens[places]), np.diff(held[places])
+    kept = (added > 0) & (spent > 0)
+    steps = np.maximum(spent[kept] / added[kept], _FASTEST_STEP_SECONDS)
+    middles = ((since_seconds[places][1:] + since_seconds[places][:-1]) / 2)[kept]
     return Pace(at_seconds=tuple(np.round(middles, 3).tolist()), step_seconds=tuple(np.round(steps, 6).tolist()))
+
+
+def _spaced(since_seconds: Numbers, least_seconds: float) -> NDArray[np.int64]:
+    """The places of samples at least so far apart."""
+    places = [0] if len(since_seconds) else []
+    for place, moment in enumerate(since_seconds.tolist()):
+        if moment - since_seconds[places[-1]] >= least_seconds:
+            places.append(place)
+    return np.array(places, np.int64)
 
 
 def expected_curve(config: SimulatorConfig, requests: Sequence[SimulatedRequest], pace: Pace) -> ExpectedCurve:

@@ -1,29 +1,108 @@
-"""The memory of the machine's cards beside the engine. Only reads and draws."""
+"""The memory of the machine's cards beside the engine, split into vLLM's parts. Only reads and draws."""
 
 from __future__ import annotations
 
 import streamlit as st
 
+from live.card_memory import CardMemory, EngineTerms, split_card, terms_of_log, terms_of_plan
 from live.nvml import ProcessMemory
-from pages.parts import watch_state, words
+from pages.parts import state, watch_memory, watch_plan, watch_seen, watch_state, words
+from pages.parts.language import t
+from pages.parts.said import said
+from pages.parts.watch_state import key, value
+from planner.answer import Plan
+from planner.startup_log import StartupLog, read_startup_log
+
+_QUIET_CHART = {"displayModeBar": False, "scrollZoom": False}
 
 
 @st.fragment(run_every=5.0)
 def cards() -> None:
     """The memory of this machine's cards as NVML sees it, or the named state that says why there is none."""
-    st.subheader("Cards of this machine", anchor=False)
+    st.subheader(t("Cards of this machine"), anchor=False)
     found = watch_state.cards()
     if found.kind != "ok":
-        st.caption(words.plain(found.remedy))
-    for gpu in found.gpus:
-        held = "; ".join(_process_words(each) for each in gpu.processes) or "no process told"
-        used = f"{words.gib(gpu.used_bytes)} of {words.gib(gpu.total_bytes)} in use"
-        st.progress(
-            min(1.0, gpu.used_bytes / max(1, gpu.total_bytes)), text=words.plain(f"{gpu.index}: {gpu.name}, {used}")
+        st.caption(words.plain(said(found.remedy)))
+    if not found.gpus:
+        return
+    terms = _terms(max(gpu.total_bytes for gpu in found.gpus))
+    split = tuple(split_card(gpu, terms) for gpu in found.gpus)
+    st.plotly_chart(
+        watch_memory.memory_bars(split, is_dark=state.is_dark()),
+        key=key("cards"),
+        config=_QUIET_CHART,
+        alt=" ".join(watch_memory.memory_alt(card) for card in split),
+    )
+    if terms is not None:
+        st.caption(_source_words(terms))
+    for card in split:
+        st.caption(_card_words(card))
+
+
+def _terms(total_bytes: int) -> EngineTerms | None:
+    """What the start-up log says of the engine's parts, else what the plan does."""
+    log = _log()
+    told = None if log is None else terms_of_log(log, total_bytes)
+    if told is not None:
+        return told
+    plan = _plan()
+    return None if plan is None else terms_of_plan(plan)
+
+
+def _log() -> StartupLog | None:
+    uploaded, typed = value("log_file"), value("log_text") or ""
+    text = uploaded.getvalue().decode("utf-8", "replace") if uploaded is not None else typed
+    return _read_log(text) if text.strip() else None
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _read_log(text: str) -> StartupLog:
+    return read_startup_log(text)
+
+
+def _plan() -> Plan | None:
+    recorder = watch_state.shown_recorder()
+    status = None if recorder is None else recorder.status()
+    sample = None if status is None else watch_seen.sample_of(status)
+    if status is None or sample is None or status.snapshot is None:
+        return None
+    planned = watch_plan.planned_for(sample, status.snapshot)
+    return None if planned is None else planned.plan
+
+
+def _source_words(terms: EngineTerms) -> str:
+    source = t("the start-up log") if terms.source == "log" else t("the plan")
+    return t(
+        "Each process's memory is measured by NVML; how the engine's divides is told by {source}. Hatched parts are outside "
+        "vLLM's budget, the dotted line is where the budget ends.",
+        source=source,
+    )
+
+
+def _card_words(card: CardMemory) -> str:
+    gpu = card.gpu
+    held = "; ".join(_process_words(each) for each in gpu.processes) or t("no process told")
+    parts = [
+        t(
+            "{card}, {used} of {total} in use. Processes: {held}.",
+            card=words.plain(f"{gpu.index}: {gpu.name}"),
+            used=words.gib(gpu.used_bytes),
+            total=words.gib(gpu.total_bytes),
+            held=words.plain(held),
         )
-        st.caption(words.plain(f"Processes: {held}."))
+    ]
+    beyond = card.beyond_budget_bytes
+    if beyond is not None and beyond > 0:
+        text = t(
+            "The engine holds {size} more than its budget: CUDA contexts and graphs beyond the reserve are not in it.",
+            size=words.gib(beyond),
+        )
+        parts.append(text)
+    if card.text:
+        parts.append(words.plain(said(card.text)))
+    return " ".join(parts)
 
 
 def _process_words(process: ProcessMemory) -> str:
-    size = "size not told" if process.used_bytes is None else words.gib(process.used_bytes)
-    return f"{process.pid} holds {size}"
+    size = t("size not told") if process.used_bytes is None else words.gib(process.used_bytes)
+    return t("{pid} holds {size}", pid=process.pid, size=size)
