@@ -8,6 +8,7 @@ from importlib import import_module
 
 # Subcommand -> module with `main(argv) -> exit status`; imported only when called.
 _COMMANDS = {
+    "log": "planner.log_cli",
     "plan": "planner.plan_cli",
     "score": "planner.score_cli",
     "simulate": "planner.simulate_cli",

@@ -112,6 +112,7 @@ class StartupLog:
     cudagraph_mode: str | None = None
     attention_backend: str | None = None
     model_runner: Literal["v1", "v2"] | None = None
+    compile_cache: Literal["cold", "warm"] | None = None
     compile_seconds: float | None = None
     equivalent_utilization: float | None = None  # without the graph estimate, as 0.18 and newer print it
     padding_layers: int | None = None

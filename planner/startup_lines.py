@@ -74,7 +74,9 @@ def is_relevant(line: str) -> bool:
         or "runner" in line
         or "concurrency" in line
         or "padding" in line
-        or "capturing" in line
+        or "raph" in line
+        or "xpert" in line
+        or "Model Runner" in line
         or "etected platform" in line
         or "rchitecture: " in line
         or "Auto-fit" in line

@@ -9,7 +9,7 @@ from typing import Any
 from planner.startup_facts import LogLine, RankMemory, StartupLog, block_size_of
 from planner.startup_findings import findings_of
 from planner.startup_release import read_release
-from planner.startup_start import Start
+from planner.startup_start import Said, Start
 
 _PLAIN = frozenset(field.name for field in fields(StartupLog)) - {
     "ranks", "release", "outcome", "failure", "failed_start", "arguments", "engine_config", "lines", "derived", "unread",
@@ -20,13 +20,13 @@ _PLAIN = frozenset(field.name for field in fields(StartupLog)) - {
 def finish(start: Start, *, number: int, num_starts: int, environment: LogLine | None, is_cut: bool) -> StartupLog:
     """The facts of a start that was read to its end."""
     facts = dict(start.facts)
-    for name, stated in (("max_model_len", "max_model_len_served"),):
-        if stated in facts:
-            facts[name] = facts[stated]  # the length in force: auto-fit may have cut the configured one
+    _translate(facts)
     if "model_name" in facts:
         facts["model_name"].value = _model_name(facts["model_name"].value)
     values: dict[str, Any] = {name: said.value for name, said in facts.items() if name in _PLAIN}
     derived = _derive(start, values)
+    if StartupLog(**values).block_size is not None and "printed_block_size" not in values:
+        derived["block_size"] = f"the only one that fits {values['num_gpu_blocks']:,} blocks and the capacity"
     ending = start.ending.failed
     log = StartupLog(
         ranks=tuple(_rank(name, said) for name, said in sorted(start.ranks.items())),
@@ -44,6 +44,24 @@ def finish(start: Start, *, number: int, num_starts: int, environment: LogLine |
         **values,
     )
     return findings_of(log, start, is_cut=is_cut)
+
+
+# A message without a figure -> the fact it states; of two for one fact the first counts.
+_STATED: tuple[tuple[str, str, Any], ...] = (
+    ("compile_cold", "compile_cache", "cold"),
+    ("compile_warm", "compile_cache", "warm"),
+    ("runner_v2", "model_runner", "v2"),
+    ("expert_parallel", "enable_expert_parallel", True),
+)
+
+
+def _translate(facts: dict[str, Said]) -> None:
+    """Adds the facts that messages state in words, and takes the length in force: auto-fit may have cut the configured one."""
+    for said, name, value in _STATED:
+        if said in facts and name not in facts:
+            facts[name] = Said(value=value, line=facts[said].line)
+    if "max_model_len_served" in facts:
+        facts["max_model_len"] = facts["max_model_len_served"]
 
 
 def _rank(name: str, said: dict[str, Any]) -> RankMemory:

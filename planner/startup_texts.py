@@ -143,7 +143,11 @@ TEXTS: tuple[MessageText, ...] = (
     _text("backend_chosen", "attention backend out of", r"Using (?:AttentionBackendEnum\.)?<word:attention_backend> attention backend out of"),
     _text("backend", " backend", r"Using (?:AttentionBackendEnum\.)?(?P<attention_backend>[\w-]+(?: [A-Z][\w-]+){0,2}?)(?: backend)? ?(?:attention )?"
           r"backend(?: on V1 engine\.?|\.| out of| \(selected)"),
-    _text("compile", "torch.compile takes", r"torch\.compile takes <number:compile_seconds> s in total"),
+    _text("compile", "torch.compile t", r"torch\.compile (?:takes|took) <number:compile_seconds> s in total"),
+    _text("compile_cold", "raph", r"(?P<compile_cold>Compiling a graph for|Cache the graph)"),
+    _text("compile_warm", "Directly load", r"(?P<compile_warm>Directly load (?:the (?:compiled|\d)|AOT))"),
+    _text("runner", "Model Runner", r"Using (?P<runner_v2>V2) Model Runner"),
+    _text("experts", "Expert parallelism", r"(?P<expert_parallel>Expert parallelism is enabled)"),
     _text("card", "device_name=", r"device_name=(?P<card_name>(?:NVIDIA|AMD|Intel)[\w-]{1,60})"),
 )  # fmt: skip
 
