@@ -105,6 +105,22 @@ def follow_calibration(name: str | None) -> None:
     keep("linked_calibration", name)
 
 
+def follow_held_calibration() -> None:
+    """Plan with the calibration that is held for the card and release, as a fresh session does."""
+    keep("use_calibration", True)
+    keep("linked_calibration", None)
+
+
+def drop_link_calibration() -> None:
+    """Forget which calibration the link named: from now on the switch decides; for a callback."""
+    keep("linked_calibration", None)
+
+
+def calibration_of(request: PlanRequest) -> Calibration | None:
+    """The constants that `request` names, None where they are not held here."""
+    return calibration_choice.named(request.calibration)
+
+
 def take_link_problem() -> str | None:
     """What was wrong with the link that opened this session, told once."""
     problem: str | None = st.session_state.pop(key("link_problem"), None)
@@ -243,7 +259,7 @@ def current_request() -> PlanRequest:
     """The request that the form describes now; raises `PlanError` at the field that stands in the way."""
     if value("source") == HUB:
         model_id, revision = hub_choice()
-        return _with_calibration(form.request_from(_values(), model_id=model_id, revision=revision, config_json=None))
+        return with_calibration(form.request_from(_values(), model_id=model_id, revision=revision, config_json=None))
     documents = current_model().documents
     is_upload = value("source") == FILES
     request = form.request_from(
@@ -252,10 +268,10 @@ def current_request() -> PlanRequest:
         revision=None,
         config_json=documents.config_json if is_upload else None,
     )
-    return _with_calibration(request)
+    return with_calibration(request)
 
 
-def _with_calibration(request: PlanRequest) -> PlanRequest:
+def with_calibration(request: PlanRequest) -> PlanRequest:
     """`request` with the name of the constants to plan with, as the switch and the link say."""
     is_used, linked = bool(value("use_calibration")), value("linked_calibration")
     return replace(request, calibration=calibration_choice.choose(request, is_used=is_used, linked=linked))

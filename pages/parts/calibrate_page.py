@@ -1,0 +1,67 @@
+"""The upper half of the Calibrate page: from what was given to the comparison, or to what is still missing."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.parts import calibrate_request, calibrate_sources, calibrate_state, calibrate_view, state, words
+from pages.parts.language import t
+from pages.parts.said import said
+from planner.facts import PlanError
+
+
+def start() -> None:
+    """Ask what to compare, and compare it."""
+    place = st.container()
+    with place:
+        source = calibrate_sources.choose_source()
+    if source == calibrate_state.ENGINE:
+        _engine()
+    else:
+        _log()
+
+
+def _engine() -> None:
+    found = calibrate_state.engine_choice()
+    if found is None:
+        return
+    shown = calibrate_state.shown_engine(*found)
+    if shown is None:
+        st.info(
+            t("The engine's model is neither the Plan page's nor in the catalogue: load it on the Plan page first."),
+            icon=":material/info:",
+        )
+        return
+    calibrate_view.draw(shown)
+
+
+def _log() -> None:
+    found = calibrate_sources.logs()
+    if not found:
+        calibrate_sources.newcomer()
+        return
+    with st.sidebar:
+        dropped = calibrate_sources.choose_start(found)
+        if not calibrate_state.says_something(dropped.log):
+            model_id, gpu = None, None
+        else:
+            model_id, gpu = calibrate_sources.ask_for_the_rest(dropped)
+    if not calibrate_state.says_something(dropped.log):
+        calibrate_sources.nothing_read(dropped)
+        return
+    try:
+        asked = calibrate_request.asked(dropped.log, model_id, gpu)
+        shown = calibrate_state.shown_log(dropped, asked)
+    except PlanError as problem:
+        _say(problem)
+        return
+    calibrate_view.draw(shown)
+    calibrate_view.unread(dropped, asked.unread)
+
+
+def _say(problem: PlanError) -> None:
+    text = words.plain(said(problem.text))
+    if problem.value == state.NOT_LOADED:
+        st.info(text, icon=":material/info:")
+    else:
+        st.error(text, icon=":material/error:")

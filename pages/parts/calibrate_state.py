@@ -1,0 +1,222 @@
+"""Session state of the Calibrate page: the logs that were dropped in, which start is shown, what was pressed.
+
+Widgets are keyed `calib_<field>`. Of a log only its facts stay in the session; nothing is kept beyond it unless asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import streamlit as st
+
+from live.calibration_store import CalibrationStore, process_store
+from live.measured_engine import measured_engine
+from live.plan_comparison import served_length
+from live.samples import EngineSample, EngineSnapshot
+from pages.parts import calibrate_request, state, watch_plan, watch_state
+from planner import planning
+from planner.answer import Plan
+from planner.calibration import Calibration
+from planner.calibration_evidence import calibrated_start
+from planner.facts import PlanError
+from planner.inventory import ModelDocuments
+from planner.measured_advice import MeasuredAnswer, measured_answer
+from planner.measured_start import MeasuredStart, from_log
+from planner.reconcile import Reconciliation, reconcile
+from planner.request import PlanRequest
+from planner.startup_facts import StartupLog
+from planner.startup_log import read_starts
+
+LOG, ENGINE = "log", "engine"
+PASTED = "pasted lines"
+_MOST_LOGS = 50
+_SAYING = ("ranks", "vllm_version", "model_name", "kv_cache_tokens", "num_gpu_blocks", "failed_start", "max_model_len")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """One start of one log."""
+
+    name: str  # the file's, with the start's number where it holds several
+    log: StartupLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One start beside its plan. `general` is the plan with the general constants: what is learned is learned beside it."""
+
+    found: Reconciliation
+    general: Plan
+    documents: ModelDocuments
+    notes: tuple[str, ...] = ()
+
+
+def key(field: str) -> str:
+    """The widget key of a field."""
+    return f"calib_{field}"
+
+
+def value(field: str) -> Any:  # whatever the widget of that field holds
+    """What the field holds now."""
+    return st.session_state.get(key(field))
+
+
+def keep(field: str, new_value: object) -> None:
+    """Put `new_value` into a field; only before its widget is drawn, so in callbacks."""
+    st.session_state[key(field)] = new_value
+
+
+def store() -> CalibrationStore:
+    """The calibrations of this process."""
+    return process_store()
+
+
+def take_message() -> str | None:
+    """What came of the last press, told once."""
+    text: str | None = st.session_state.pop(key("message"), None)
+    return text
+
+
+def take_problem() -> str | None:
+    """The sentence of what the last press could not do, told once."""
+    text: str | None = st.session_state.pop(key("problem"), None)
+    return text
+
+
+def trying(action: Callable[[], None]) -> None:
+    """Do `action`; a user's mistake becomes the page's problem."""
+    try:
+        action()
+    except PlanError as error:
+        keep("problem", error.text)
+
+
+# -- logs ---------------------------------------------------------------------------------------------------------------
+
+
+def read(name: str, content: bytes | str, file_id: str) -> tuple[Dropped, ...]:
+    """The starts of one log, read once a session."""
+    kept: dict[str, tuple[Dropped, ...]] = value("read") or {}
+    if file_id not in kept:
+        starts = read_starts(content if isinstance(content, str) else _decoded(content))
+        many = len(starts) > 1
+        found = tuple(
+            Dropped(name=f"{name} (start {place})" if many else name, log=log)
+            for place, log in enumerate(starts, start=1)
+        )
+        kept = dict(list(kept.items())[-_MOST_LOGS:]) | {file_id: found}
+        keep("read", kept)
+    return kept[file_id]
+
+
+def _decoded(content: bytes) -> str:
+    """The text of a log file: UTF-16 where its first bytes say so, else UTF-8 with what is not replaced."""
+    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return content.decode(encoding, "replace")
+
+
+def says_something(log: StartupLog) -> bool:
+    """Whether the log holds any fact of a start."""
+    return any(getattr(log, name) for name in _SAYING)
+
+
+# -- one start beside its plan ------------------------------------------------------------------------------------------
+
+
+def shown_log(dropped: Dropped, asked: calibrate_request.Asked) -> Shown:
+    """The start of a log beside the plan of what it ran; raises `PlanError` where there can be none."""
+    general, _ = planning.answer(asked.request, asked.documents)
+    start = from_log(dropped.log, dropped.name, general.vllm_version)
+    return Shown(
+        found=_compared(asked.request, asked.documents, start, general), general=general, documents=asked.documents
+    )
+
+
+def _compared(request: PlanRequest, documents: ModelDocuments, start: MeasuredStart, general: Plan) -> Reconciliation:
+    """Beside the plan that the page would make: with the calibration that is held, where the switch is on."""
+    named = state.with_calibration(request)
+    held = state.calibration_of(named)
+    plan = general if held is None else planning.answer(named, documents, calibration=held)[0]
+    return reconcile(plan, start)
+
+
+def engine_choice() -> tuple[EngineSample, EngineSnapshot] | None:
+    """The engine that the Watch page shows now, None where none is watched."""
+    recorder = watch_state.shown_recorder()
+    snapshot = None if recorder is None else recorder.status().snapshot
+    if snapshot is None or not snapshot.engines:
+        return None
+    return snapshot.engines[0], snapshot
+
+
+def shown_engine(sample: EngineSample, snapshot: EngineSnapshot) -> Shown | None:
+    """The watched engine beside the plan of its model; None where no plan of it can be made."""
+    planned = watch_plan.planned_for(sample, snapshot)
+    if planned is None:
+        return None
+    request = replace(planned.plan.request, calibration=None)
+    general = planned.replan(request)
+    start = measured_engine(
+        sample, general, version=snapshot.vllm_version, served=served_length(sample, snapshot.models)
+    )
+    found = _compared(request, planned.documents, start, general)
+    return Shown(found=found, general=general, documents=planned.documents, notes=planned.notes)
+
+
+def advice_of(shown: Shown) -> MeasuredAnswer | None:
+    """The planner's advice with this start's own constants; None where there is nothing measured to use."""
+    try:
+        return measured_answer(shown.general, shown.documents, shown.found.start)
+    except PlanError:
+        return None
+
+
+# -- presses ------------------------------------------------------------------------------------------------------------
+
+
+def calibrate(shown: Shown) -> None:
+    """Keep what the start taught; for a callback."""
+    general = shown.general
+    learned = calibrated_start(general, shown.found.start, f"{datetime.now(UTC):%Y-%m-%d}")
+    made: list[Calibration] = []
+    trying(lambda: made.append(store().add(general.gpu_name, general.era, [learned])))
+    if made:
+        state.follow_held_calibration()
+        keep("message", made[0].identity)
+
+
+def to_plan_page(shown: Shown) -> None:
+    """Put the start's request into the form; for a callback."""
+    state.fill(shown.general.request)
+    keep("went", True)
+
+
+def has_gone() -> bool:
+    """Whether the last press leads to the Plan page; told once."""
+    return bool(st.session_state.pop(key("went"), None))
+
+
+def remove(identity: str) -> None:
+    """Forget a calibration; for a callback."""
+    trying(lambda: store().remove(identity))
+
+
+def remove_start(identity: str, source: str) -> None:
+    """Forget one start of a calibration; for a callback."""
+    trying(lambda: store().remove_start(identity, source))
+
+
+def take_upload() -> None:
+    """Import the file that was given; for a callback."""
+    given = value("import")
+    if given is None:
+        return
+
+    def bring() -> None:
+        brought = store().take(given.getvalue(), given.name)
+        keep("message", ", ".join(each.identity for each in brought))
+
+    trying(bring)
