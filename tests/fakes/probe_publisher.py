@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import zmq
 
@@ -45,6 +46,36 @@ PROBE_FRAME = ProbeFrame(
     cached=CachedBlocks(hashes=pack_hashes([2**64 - 1, 7]), blocks=pack_blocks([1, 9]), groups=pack_blocks([0, 1])),
     sample_seconds=0.001,
 )
+
+
+NOTHING = CachedBlocks(hashes=b"", blocks=b"", groups=b"")
+
+
+def cached(*blocks: int) -> CachedBlocks:
+    return CachedBlocks(
+        hashes=pack_hashes(1000 + block for block in blocks),
+        blocks=pack_blocks(blocks),
+        groups=pack_blocks(0 for _ in blocks),
+    )
+
+
+def frame(step: int, *requests: RequestBlocks, listed: CachedBlocks | None = NOTHING, **fields: object) -> ProbeFrame:
+    """A frame of one group and 11 blocks."""
+    held = {block for request in requests for block in request.blocks()}
+    made = replace(
+        PROBE_FRAME,
+        step=step,
+        sequence=step,
+        num_groups=1,
+        requests=requests,
+        num_free_blocks=10 - len(held),
+        num_preemptions=0,
+        preempted_ids=(),
+        shared_blocks=b"",
+        shared_counts=b"",
+        cached=listed,
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]
 
 
 @contextmanager
