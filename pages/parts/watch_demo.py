@@ -9,6 +9,7 @@ from live.engine.environment import VLLM_RELEASE
 from live.engine.load import TITLES
 from pages.parts import watch_demo_state, watch_words, words
 from pages.parts.language import t
+from pages.parts.said import said
 from pages.parts.watch_state import key
 
 LOADS = ("tour", "calm", "shared-prefix", "burst")
@@ -36,7 +37,7 @@ def _demo(drawn: tuple[object, ...]) -> None:
     if _phase(status) != drawn:
         st.rerun()
     if status.problem:
-        st.error(watch_words.sentence(status.problem), icon=":material/error:")
+        st.error(watch_words.sentence(said(status.problem)), icon=":material/error:")
     if status.is_stopping:
         st.markdown(t(":material/hourglass_top: The demo engine is being stopped."))
     elif status.engine.state == "absent":
@@ -52,12 +53,12 @@ def _demo(drawn: tuple[object, ...]) -> None:
 def _absent(status: SessionStatus) -> None:
     st.markdown(t("Without an engine of your own, KVScope can start a real one. It needs vLLM's CPU build once:"))
     st.code("make engine", language="shell")
-    st.caption(watch_words.sentence(status.engine.text))
+    st.caption(watch_words.sentence(said(status.engine.text)))
 
 
 def _stopped(status: SessionStatus) -> None:
     if status.engine.state == "failed":
-        st.error(watch_words.sentence(status.engine.text), icon=":material/error:")
+        st.error(watch_words.sentence(said(status.engine.text)), icon=":material/error:")
         if status.engine.log_tail:
             st.code("\n".join(status.engine.log_tail), language=None, height=_LOG_LINES_HEIGHT)
     st.markdown(

@@ -13,6 +13,7 @@ from live.replay import FASTEST, SLOWEST, Replay
 from live.scrape_address import ALLOW_SETTING
 from pages.parts import watch_export, watch_fleet, watch_state, watch_words, words
 from pages.parts.language import t
+from pages.parts.said import said
 from pages.parts.watch_state import key
 
 
@@ -44,7 +45,7 @@ def choose_engine() -> None:
             watch_fleet.prometheus_server()
     problem = watch_state.problem()
     if problem:
-        st.error(watch_words.sentence(problem), icon=":material/error:")
+        st.error(watch_words.sentence(said(problem)), icon=":material/error:")
     _found()
     _recorded_now()
 
@@ -188,7 +189,7 @@ def replay_controls(replay: Replay) -> None:
 def recording_controls(recorder: Recorder) -> None:
     """Where the recording stands; its end, its CSV and a note on its time axis; what its publishers have to say."""
     for text in watch_state.monitor().sayings_beside(recorder.address):
-        st.caption(f":material/info: {watch_words.sentence(text)}")
+        st.caption(f":material/info: {watch_words.sentence(said(text))}")
     st.subheader(t("Recording"), anchor=False)
     st.markdown(t("It goes on while no browser is open, until you end it."))
     st.code(str(recorder.path), language=None, wrap_lines=True)

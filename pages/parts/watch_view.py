@@ -73,7 +73,7 @@ def _repeat(show: Callable[[], None], name: str, seconds: float | None) -> None:
 
 def _now(watched: Watched) -> None:
     status = watched.status()
-    told = watch_words.state_words(status)
+    told = watch_words.state_words(status, is_replay=watched is watch_state.replay())
     st.markdown(
         f":{told.colour}[{told.icon} **{told.title}**] · {watch_words.inline_code(status.address)} · {_as_of(status)}"
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from live.fleet import NOT_SCRAPED
 from live.plan_comparison import ComparedNumber, PlanComparison
 from live.samples import EngineIdentity, EngineSample, EngineSnapshot
 from live.watched import NOT_VLLM, OK, PAUSED, STALLED, STARTING, STOPPED, WatchStatus
@@ -52,6 +53,7 @@ def _titles() -> dict[str, str]:
         "not_allowed": t("Not allowed"),
         "recorder_stopped": t("Nobody was recording here"),
         "failed": t("Cannot be read"),
+        NOT_SCRAPED: t("Not scraped by Prometheus"),
     }
 
 
@@ -80,8 +82,10 @@ class StateWords:
     text: str
 
 
-def state_words(status: WatchStatus) -> StateWords:
-    """The words of `status`: its name, what is wrong, and the remedy."""
+def state_words(status: WatchStatus, *, is_replay: bool = False) -> StateWords:
+    """The words of `status`: its name, what is wrong, and the remedy; those of a recording that plays call nothing live."""
+    if is_replay and status.state == OK:
+        return StateWords(title=t("Recorded, not live"), icon=":material/history:", colour="blue", text="")
     colour, icon = _LOOKS.get(status.state, ("red", "error"))
     title = _titles().get(status.state, status.state.replace("_", " ").capitalize())
     text = " ".join(part for part in (said(status.text), _remedies().get(status.state, "")) if part)
