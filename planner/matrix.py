@@ -51,6 +51,10 @@ class Sheet:
         text = term.refusal or term.cache_refusal
         return None if text is None else text.replace(term.card_name, self.question.gpus[cell[2]].name)
 
+    def refusal_field(self, cell: tuple[int, int, int]) -> str | None:
+        """The flag or setting that the refusal speaks of, where it speaks of one."""
+        return self.terms[int(self.term_of[cell])].refusal_field
+
     def request(self, cell: tuple[int, int, int]) -> PlanRequest:
         """The request whose plan the cell is."""
         question = self.question

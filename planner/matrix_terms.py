@@ -46,6 +46,7 @@ class Term:
 
     card_name: str  # of the class's card that texts were made with
     refusal: str | None = None  # before anything is loaded
+    refusal_field: str | None = None  # the flag or setting that a refusal, of either kind, speaks of
     cache_refusal: str | None = None  # once caches are laid out
     charged_bytes: tuple[int, ...] = ()  # weights, activation, non-torch and graphs
     load_bytes: tuple[int, ...] = ()
@@ -120,17 +121,19 @@ class ModelTerms:
             stages = [self._stage(resolved, stage) for stage in range(resolved.pp)]
             layout = kv_cache.layout(self.model, resolved)
         except PlanError as error:
-            return Term(card_name=gpu.name, refusal=error.text)
+            return Term(card_name=gpu.name, refusal=error.text, refusal_field=error.field)
         return _Loaded(resolved=resolved, layout=layout, parts=tuple(stages))
 
     def _with_link(self, loaded: _Loaded, gpu: GpuFacts) -> Term:
         """The term of a class whose cards are linked as `gpu` is."""
         resolved, layout = loaded.resolved, loaded.layout
         grown = tuple(self._non_torch(resolved, gpu, stage) for stage in range(resolved.pp))
+        refused, cache_refused = _refusal(resolved.findings), _refusal(layout.findings)
         return Term(
             card_name=resolved.gpu.name,
-            refusal=_refusal(resolved.findings),
-            cache_refusal=_refusal(layout.findings),
+            refusal=None if refused is None else refused.text,
+            refusal_field=next((found.field for found in (refused, cache_refused) if found is not None), None),
+            cache_refusal=None if cache_refused is None else cache_refused.text,
             charged_bytes=tuple(sum(parts) + growth for parts, growth in zip(loaded.parts, grown, strict=True)),
             load_bytes=tuple(parts[0] for parts in loaded.parts),
             non_torch_bytes=grown,
@@ -230,5 +233,5 @@ def _resolved_key(resolved: Resolved) -> _Key:
     )
 
 
-def _refusal(findings: tuple[Finding, ...]) -> str | None:
-    return next((finding.text for finding in findings if finding.severity == "refusal"), None)
+def _refusal(findings: tuple[Finding, ...]) -> Finding | None:
+    return next((finding for finding in findings if finding.severity == "refusal"), None)
