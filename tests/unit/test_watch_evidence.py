@@ -8,7 +8,7 @@ import pytest
 from live.recording import Window
 from live.sample_codec import series_name
 from live.samples import EngineIdentity, EngineSample, HistogramSample
-from pages.parts.watch_evidence import Evidence, evidence, verdict, watched_names
+from pages.parts.watch_evidence import PROBE_PREEMPTIONS, Evidence, evidence, verdict, watched_names
 from pages.parts.watch_prediction import OUTPUTS, PROMPTS, HeldTokens, held_tokens
 
 WHO = EngineIdentity(model_name="llama", engine="0")
@@ -19,7 +19,8 @@ def window(num_ticks: int = 301, **fields: object) -> Window:
     names = watched_names(WHO)
     numbers = np.full((len(names), num_ticks), np.nan)
     for field, values in fields.items():
-        numbers[names.index(series_name(WHO, field))] = values
+        name = field if field == PROBE_PREEMPTIONS else series_name(WHO, field)
+        numbers[names.index(name)] = values
     return Window(time_ms=np.arange(num_ticks, dtype=np.int64) * 1000, names=names, numbers=numbers, gaps=())
 
 
@@ -98,3 +99,123 @@ def test_a_running_request_holds_its_prompt_and_half_its_output() -> None:
 
     assert held_tokens(sample, 0.25) == HeldTokens(low_tokens=850.0, high_tokens=1100.0, num_requests=10)
     assert held_tokens(EngineSample(time_unix_ns=0, identity=WHO), None) is None
+
+
+# -- signs that come early, go late, or are not there -----------------------------------------------------------------
+
+
+def test_requests_that_go_back_to_the_queue_of_a_full_pool_were_preempted() -> None:
+    running, waiting = np.full(301, 20.0), np.zeros(301)
+    running[290:], waiting[290:] = 15.0, 5.0  # five at once, and the counter tells nothing yet
+
+    seen = evidence(load(kv_usage_fraction=0.97, num_requests_running=running, num_requests_waiting=waiting), WHO)
+
+    assert (seen.preemptions, seen.preempted_lately) == (0.0, 5.0)
+    assert verdict(seen).kind == "thrashing"
+    assert "5 sent back to the queue in the last minute" in verdict(seen).numbers
+
+
+def test_a_queue_that_grows_beside_steady_requests_is_no_preemption() -> None:
+    seen = evidence(load(kv_usage_fraction=0.97, num_requests_waiting=np.arange(301) / 10), WHO)
+
+    assert seen.preempted_lately == 0.0
+    assert verdict(seen).kind == "full"
+
+
+def test_requests_that_end_while_others_queue_in_a_roomy_pool_are_no_preemption() -> None:
+    running, waiting = np.full(301, 20.0), np.zeros(301)
+    running[290:], waiting[290:] = 15.0, 5.0
+
+    seen = evidence(load(kv_usage_fraction=0.5, num_requests_running=running, num_requests_waiting=waiting), WHO)
+
+    assert seen.preempted_lately == 0.0
+
+
+def test_the_probe_tells_of_preemptions_before_the_counter() -> None:
+    seen = evidence(load(kv_usage_fraction=0.99, **{PROBE_PREEMPTIONS: np.maximum(0, np.arange(301) - 290)}), WHO)
+
+    assert seen.preempted_lately == 10.0
+    assert verdict(seen).kind == "thrashing"
+
+
+def test_preemptions_of_some_minutes_ago_are_no_thrashing_now() -> None:
+    counted = np.minimum(np.arange(301), 100) / 5.0
+
+    seen = evidence(load(kv_usage_fraction=0.5, num_preemptions=counted), WHO)
+
+    assert seen.preemptions == 20.0
+    assert verdict(seen).kind == "healthy"
+    assert "20 preemptions" in verdict(seen).numbers
+
+
+@pytest.mark.parametrize(("running", "kind"), [(4.0, "thrashing"), (500.0, "healthy")])
+def test_two_preemptions_a_minute_weigh_by_how_many_run(running: float, kind: str) -> None:
+    counted = np.where(np.arange(301) > 280, 2.0, 0.0)
+
+    seen = evidence(load(num_requests_running=running, num_preemptions=counted), WHO)
+
+    assert verdict(seen).kind == kind
+
+
+def test_a_full_pool_stays_full_through_a_dip() -> None:
+    usage = np.full(301, 0.97)
+    usage[200::10] = 0.92
+
+    seen = evidence(load(kv_usage_fraction=usage, num_requests_waiting=3.0), WHO)
+
+    assert seen.minutes_full == pytest.approx(5.0)
+    assert verdict(seen).kind == "full"
+
+
+def test_a_pool_that_never_was_full_is_not_full_at_ninety_percent() -> None:
+    seen = evidence(load(kv_usage_fraction=0.93, num_requests_waiting=3.0), WHO)
+
+    assert seen.minutes_full == 0.0
+    assert verdict(seen).kind == "healthy"
+
+
+def test_one_request_that_waits_for_a_moment_is_no_queue() -> None:
+    waiting = np.zeros(301)
+    waiting[-1] = 3.0
+
+    assert verdict(evidence(load(kv_usage_fraction=0.3, num_requests_waiting=waiting), WHO)).kind == "healthy"
+
+
+def test_usage_from_before_a_restart_is_no_growth() -> None:
+    usage = np.concatenate([np.linspace(0.1, 0.4, 291), np.full(10, 0.05)])
+    counted = np.concatenate([np.arange(291) * 100.0, np.arange(10) * 100.0])
+
+    seen = evidence(load(kv_usage_fraction=usage, generation_tokens=counted), WHO)
+
+    assert seen.growth_per_minute is None
+
+
+def test_growth_is_measured_over_time_also_where_ticks_are_missing() -> None:
+    whole = load(kv_usage_fraction=np.linspace(0.2, 0.7, 301))
+    kept = np.r_[0:200, 240:301]  # a gap of 40 s
+
+    seen = evidence(
+        Window(time_ms=whole.time_ms[kept], names=whole.names, numbers=whole.numbers[:, kept], gaps=()), WHO
+    )
+
+    assert seen.growth_per_minute == pytest.approx(0.1, rel=0.01)
+
+
+def test_each_engine_of_a_server_has_a_verdict_of_its_own() -> None:
+    other = EngineIdentity(model_name="llama", engine="1")
+    calm, full = load(kv_usage_fraction=0.2), load(kv_usage_fraction=0.99, num_requests_waiting=4.0)
+    both = Window(
+        time_ms=calm.time_ms,
+        names=(*watched_names(WHO)[:-1], *watched_names(other)[:-1]),
+        numbers=np.concatenate([calm.numbers[:-1], full.numbers[:-1]]),
+        gaps=(),
+    )
+
+    assert verdict(evidence(both, WHO)).kind == "healthy"
+    assert verdict(evidence(both, other)).kind == "full"
+
+
+def test_the_advice_against_thrashing_names_how_many_fit() -> None:
+    found = verdict(evidence(load(kv_usage_fraction=0.99, num_preemptions=np.arange(301) // 20), WHO))
+
+    assert "--max-num-seqs 4" in found.advice
