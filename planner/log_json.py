@@ -70,14 +70,15 @@ _OUTCOMES = {"started": True, "failed": False, "unknown": None}
 def to_json(log: StartupLog) -> dict[str, Any]:
     """The object of one start: null where the log does not say, GiB as printed, and the line of each fact."""
     record: dict[str, Any] = {key: getattr(log, name) for key, name in PLAIN_KEYS.items()}
-    record |= {key: _gib(log.memory(name)) for key, name in GIB_KEYS.items()}
+    record |= {key: as_printed(log.memory(name)) for key, name in GIB_KEYS.items()}
     record["version_basis"] = None if log.release is None else log.release.basis
     record["release"] = None if log.release is None else log.release.text
     record["started_ok"] = _OUTCOMES[log.outcome]
     record["failure"] = None if log.failed_start is None else _failure(log.failed_start)
     record["start_number"], record["num_starts"] = log.start_number, log.num_starts
     record["ranks"] = [
-        {"rank": rank.rank} | {key: _gib(getattr(rank, name)) for key, name in GIB_KEYS.items()} for rank in log.ranks
+        {"rank": rank.rank} | {key: as_printed(getattr(rank, name)) for key, name in GIB_KEYS.items()}
+        for rank in log.ranks
     ]
     record["arguments"] = {name: _plain(value) for name, value in log.arguments}
     record["lines"] = _lines(log)
@@ -100,9 +101,13 @@ def _line(line: LogLine) -> list[Any]:
     return [line.number, line.text]
 
 
-def _gib(estimate: Estimate | None) -> float | None:
-    """The number as it was printed."""
-    return None if estimate is None else float(estimate.formula.removesuffix(" GiB"))
+def as_printed(estimate: Estimate | None) -> float | None:
+    """The GiB of an estimate as they were printed; of printed bytes, to four decimals."""
+    if estimate is None:
+        return None
+    if estimate.formula.endswith(" GiB"):
+        return float(estimate.formula.removesuffix(" GiB"))
+    return round(estimate.best_bytes / GIB, 4)
 
 
 def _failure(failed: FailedStart) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.log_json import GIB_KEYS, PLAIN_KEYS
+from planner.log_json import GIB_KEYS, PLAIN_KEYS, as_printed
 from planner.log_request import LoggedRequest
 from planner.startup_facts import StartupLog
 
@@ -20,7 +20,7 @@ def to_text(log: StartupLog, request: LoggedRequest) -> str:
             lines.append(f"{key}: {value}{_where(log, name, derived)}")
     for key, name in GIB_KEYS.items():
         if (estimate := log.memory(name)) is not None:
-            lines.append(f"{key}: {estimate.formula.removesuffix(' GiB')}{_where(log, name, derived)}")
+            lines.append(f"{key}: {as_printed(estimate)}{_where(log, name, derived)}")
     if log.failed_start is not None:
         lines.append(
             f"failure: {log.failed_start.kind}, line {log.failed_start.line.number}: {log.failed_start.line.text}"

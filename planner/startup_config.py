@@ -49,9 +49,16 @@ def read_pairs(text: str) -> Pairs:
     pairs = []
     for part in split_outside(text)[:_MOST_PAIRS]:
         match = _PAIR.fullmatch(part)
-        if match is not None:
+        if match is not None and not _is_cut(match[2].strip()):
             pairs.append((match[1], read_value(match[2].strip())))
     return tuple(pairs)
+
+
+def _is_cut(text: str) -> bool:
+    """Whether a value ends within its quotes or brackets: the line was cut there."""
+    if text[:1] in ("'", '"'):
+        return len(text) < 2 or text[-1] != text[0]
+    return sum(map(text.count, "([{")) > sum(map(text.count, ")]}"))
 
 
 def read_value(text: str) -> object:

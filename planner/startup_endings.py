@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from planner.error_lines import ErrorReading, read_error
 from planner.startup_facts import FailedStart, LogLine
-from planner.startup_lines import Record, joined
+from planner.startup_lines import Record, joined, last_joined
 from planner.startup_matches import shown_line
 
 _STARTED = re.compile(
@@ -17,12 +17,13 @@ _STARTED = re.compile(
 _MEMORY_FAILURE = re.compile(
     r"No available memory for the cache blocks|is larger than the available KV cache memory|max seq len|at least one request"
     r"|maximum number of tokens that can be stored in KV cache|is less than desired GPU memory util|OutOfMemoryError"
-    r"|out of memory|is less than the engine's budget"
+    r"|out of memory|is less than the engine's budget|emory on (?:device|node) .*on startup\W*$"
 )
 _ENGINE_FAILURE = re.compile(
     r"Engine core initialization failed|Engine process failed to start|EngineCore failed to start|WorkerProc initialization failed"
 )
 _EXCEPTION = re.compile(r"(?:^|[\])] |\s)((?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): \S")
+_ERROR_LEVEL = re.compile(r"ERROR \d\d-\d\d")
 _ENDING = re.compile(
     f"{_STARTED.pattern}|{_MEMORY_FAILURE.pattern}|{_ENGINE_FAILURE.pattern}|Traceback|Error: |Exception: "
 )
@@ -37,6 +38,7 @@ class Ending:
     failure: FailedStart | None = None
     exception: LogLine | None = None
     has_traceback: bool = False
+    last_number: int = 0  # of the last line that a wrapped error took in
 
     def take(self, record: Record) -> bool:
         """Notes what a record says of the end; whether it says anything."""
@@ -58,7 +60,7 @@ class Ending:
             if self.failure is None:
                 self.failure = FailedStart(kind="engine_failed", line=line)
             return True
-        if (self.has_traceback or "ERROR" in text) and _EXCEPTION.search(text) is not None:
+        if (self.has_traceback or _ERROR_LEVEL.search(text) is not None) and _EXCEPTION.search(text) is not None:
             if self.exception is None or self.failure is None:
                 self.exception = line
             return True
@@ -68,7 +70,7 @@ class Ending:
         whole, reading = record.text, read_error(record.text)
         longer = joined(record)
         if (more := read_error(longer)) is not None and _num_said(more) > _num_said(reading):
-            whole, reading = longer, more
+            whole, reading, self.last_number = longer, more, last_joined(record)
         if reading is None:
             return False
         if self.failure is None or _num_said(reading) > _num_said(self.failure.reading):

@@ -9,8 +9,10 @@ from planner.facts import Finding
 from planner.startup_facts import RankMemory, StartupLog
 from planner.startup_start import Start
 from planner.units import GIB
+from planner.versions import Version
 
 _LARGEST_GAP_BYTES = round(0.05 * GIB)
+_FIRST_CHARGED = Version(0, 20, 0)
 
 
 def findings_of(log: StartupLog, start: Start, *, is_cut: bool) -> StartupLog:
@@ -56,7 +58,7 @@ def _budget(rank: RankMemory, log: StartupLog) -> Finding | None:
 def budget_gap_bytes(rank: RankMemory, log: StartupLog) -> int | None:
     """Bytes of the budget that no printed part explains, or None when not all of them are printed.
 
-    requested - weights - activation - non-torch - pool; from 0.21 on the graph estimate is a part too, and from 0.27 on
+    requested - weights - activation - non-torch - pool; from 0.20 on the graph estimate is a part too, and from 0.27 on
     weights and non-torch are one part, and the activation holds the estimate.
     """
     requested, pool, peak = rank.requested, rank.available_kv, rank.activation_peak
@@ -67,5 +69,8 @@ def budget_gap_bytes(rank: RankMemory, log: StartupLog) -> int | None:
         return rest - rank.consumed.best_bytes
     if rank.weights is None or rank.non_torch is None:
         return None
-    estimate = rank.cuda_graphs_estimate.best_bytes if rank.cuda_graphs_estimate and log.equivalent_utilization else 0
-    return rest - rank.weights.best_bytes - rank.non_torch.best_bytes - estimate
+    rest -= rank.weights.best_bytes + rank.non_torch.best_bytes
+    estimate = rank.cuda_graphs_estimate or log.memory("cuda_graphs_estimate")
+    if estimate is None or (log.release is not None and log.release.last < _FIRST_CHARGED):
+        return rest
+    return min(rest, rest - estimate.best_bytes, key=abs)  # an environment variable switches the charge off

@@ -14,7 +14,7 @@ from itertools import islice
 
 _BATCH = 20_000
 _LOOK_AHEAD = 12
-LONGEST_LINE = 40_000
+LONGEST_LINE = 200_000
 _COLOURS = re.compile(
     r"(?:\x1b|\\u001b|\\x1b|\\033|\^\[|\u241b)\[[0-9;?]*[A-Za-z]|\[\d{1,3}(?:;\d{1,3})*m|[\x00\u200b\ufeff]"
 )
@@ -32,6 +32,9 @@ _MESSAGE_KEYS = (
     "@message",
 )
 _NESTED_KEYS = ("record", "jsonPayload", "data", "fields", "attributes", "_source")
+_HEAD = re.compile(
+    r"(?:\([^()]{1,100}pid=\d{1,10}[^()]{0,60}\) +)?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d"
+)
 _STARTS = re.compile(
     r"\(\w[\w ]*pid=\d+|\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|^\s*[{\[]\"|^Traceback|^\d{4}-\d\d-\d\d|\d+%\||^\s*File \"|^[\w.]+(?:Error|Exception)\b"
 )
@@ -102,7 +105,10 @@ def _expand(number: int, line: str, below: list[str]) -> Iterator[Record]:
     for overwritten in line.split("\r") if "\r" in line else (line,):
         if not is_relevant(overwritten):
             continue
-        pieces = clean(overwritten).replace("\r", "\n").split("\n")
+        message = clean(overwritten).replace("\r", "\n")
+        if len(message) > 200 and len(_HEAD.findall(message)) > 1:  # a paste that lost its line ends, or two writers
+            message = _HEAD.sub(r"\n\g<0>", message)
+        pieces = message.split("\n")
         for index, piece in enumerate(pieces):
             if piece and not piece.isspace():
                 yield Record(number=number, text=piece, below=(*pieces[index + 1 :], *below)[:_LOOK_AHEAD])
@@ -154,11 +160,19 @@ _PROCESSES = ("Worker", "VllmWorker", "EngineCore", "APIServer", "ApiServer", "R
 
 def joined(record: Record) -> str:
     """The record's text with the lines below it that go on with it: no head, no process, no progress bar of their own."""
-    parts = [record.text.rstrip()]
+    return " ".join([record.text.rstrip("\\ \t\r"), *_continuing(record)])
+
+
+def last_joined(record: Record) -> int:
+    """The number of the last line that `joined` takes in."""
+    return record.number + len(_continuing(record))
+
+
+def _continuing(record: Record) -> list[str]:
+    parts = []
     for line in record.below:
-        text = clean(line).strip()
-        text = re.sub(r"^(?:>\s*)+|^\S+\s+\|\s+", "", text)
+        text = re.sub(r"^(?:>\s*)+|^\S+\s+\|\s+", "", clean(line).strip())
         if not text or _STARTS.search(text):
             break
-        parts.append(text)
-    return " ".join(parts)
+        parts.append(text.rstrip("\\ "))
+    return parts

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from planner.startup_facts import LogLine
-from planner.startup_lines import Record, joined
+from planner.startup_lines import Record, joined, last_joined
 from planner.startup_texts import TEXTS, MessageText
 
 _LONGEST_SHOWN = 600
@@ -28,6 +28,7 @@ class Found:
     message: MessageText
     match: re.Match[str]
     line: LogLine
+    last_number: int = 0  # of the last line it takes in, where it was wrapped
 
     @property
     def key(self) -> str:
@@ -37,7 +38,9 @@ class Found:
 
 def find_messages(record: Record) -> list[Found]:
     """The known messages in a record; one that the paste wrapped is found with the lines below."""
-    text, found, is_partly = record.text, [], False
+    text = record.text
+    found: list[Found] = []
+    begun: list[MessageText] = []
     for message in TEXTS:
         if message.anchor not in text:
             continue
@@ -45,24 +48,39 @@ def find_messages(record: Record) -> list[Found]:
             Found(message=message, match=match, line=shown_line(record.number, text, match))
             for match in message.pattern.finditer(text)
         ]
-        is_partly = is_partly or not here
         found += here
-    return found or (_wrapped(record) if is_partly and record.below else [])
+        if not here:
+            begun.append(message)
+    complete = {one.message.anchor for one in found}
+    begun = [message for message in begun if message.anchor not in complete]
+    return found + _wrapped(record, begun) if begun and record.below else found
 
 
-def _wrapped(record: Record) -> list[Found]:
+def _wrapped(record: Record, begun: list[MessageText]) -> list[Found]:
+    """The messages that begin in a record and end in the lines below it."""
     whole = joined(record)
+    if len(whole) <= len(record.text):
+        return []
     return [
-        Found(message=message, match=match, line=shown_line(record.number, whole, match))
-        for message in TEXTS
-        if message.anchor in record.text and (match := message.pattern.search(whole)) is not None
+        Found(
+            message=message,
+            match=match,
+            line=shown_line(record.number, whole, match),
+            last_number=last_joined(record),
+        )
+        for message in begun
+        for match in message.pattern.finditer(whole)
+        if match.start() < len(record.text)
     ]
 
 
 def looks_like_memory(text: str) -> bool:
     """Whether a line that was not understood may tell of memory."""
+    message = text.rpartition("] ")[2]  # without its head, which is full of digits
     return (
-        _MEMORY_LOOK.search(text) is not None and _KNOWN_OTHERWISE.search(text) is None and any(map(str.isdigit, text))
+        _MEMORY_LOOK.search(message) is not None
+        and any(map(str.isdigit, message))
+        and _KNOWN_OTHERWISE.search(text) is None
     )
 
 

@@ -10,9 +10,9 @@ from planner.startup_endings import Ending
 from planner.startup_facts import LogLine
 from planner.startup_lines import Record
 from planner.startup_matches import Found, find_messages, looks_like_memory, shown_line
-from planner.startup_ranks import process_before, rank_name, source_before
+from planner.startup_ranks import process_before, process_name, rank_name, source_before
 from planner.startup_settings import read_settings
-from planner.startup_texts import COUNT_FACTS, GIB_FACTS, NUMBER_FACTS
+from planner.startup_texts import BYTE_FACTS, COUNT_FACTS, GIB_FACTS, NUMBER_FACTS
 from planner.units import GIB
 
 _MOST_UNREAD = 200
@@ -22,7 +22,16 @@ _LEAST_OF_START = frozenset(["kv_cache_tokens", "max_concurrency", "num_gpu_bloc
 _SERVERS = frozenset({"server", "logo"})
 # What a line was made for outweighs where it is repeated: the summary prints weights of four decimals with two.
 _REPEATS = frozenset(
-    ["summary_weight", "summary_graphs", "in_use", "graph_pool", "weights_debug", "profile_v0", "weights_v0"]
+    [
+        "summary_weight",
+        "summary_graphs",
+        "in_use",
+        "graph_pool",
+        "in_use_bytes",
+        "weights_debug",
+        "profile_v0",
+        "weights_v0",
+    ]
 )
 
 
@@ -48,6 +57,7 @@ class Start:
     settings: dict[str, tuple[tuple[str, object], ...]] = field(default_factory=dict)
     ending: Ending = field(default_factory=Ending)
     environment_version: LogLine | None = None
+    last_wrapped: int = 0  # the last line that a wrapped message took in
     is_folded: bool = False  # Ray left out the other ranks' equal lines
 
     def take(self, record: Record) -> Start | None:
@@ -59,9 +69,11 @@ class Start:
             return following
         for one in found:
             self._put(one)
+            self.last_wrapped = max(self.last_wrapped, one.last_number)
         self._take_settings(record)
         is_ending = self.ending.take(record)
-        if not found and not is_ending and len(self.unread) < _MOST_UNREAD and looks_like_memory(record.text):
+        is_known = bool(found) or is_ending or record.number <= max(self.last_wrapped, self.ending.last_number)
+        if not is_known and len(self.unread) < _MOST_UNREAD and looks_like_memory(record.text):
             self.unread.append(shown_line(record.number, record.text))
         return None
 
@@ -70,7 +82,7 @@ class Start:
         for one in found:
             process = process_before(one.match.string, one.match.start())
             if one.key == "engine":
-                name = "" if process is None else process["name"] + process["tag"]
+                name = process_name(process)
                 is_again = name in self.banners or (not name and bool(self.ranks))
                 return self.ending.has_ended or is_again
             if one.key in _SERVERS and (self.ending.has_ended or self.banners or self.ranks):
@@ -85,14 +97,14 @@ class Start:
         if source is not None:
             self.sources.add((found.key, *source))
         if found.key == "engine":
-            self.banners.add("" if process is None else process["name"] + process["tag"])
+            self.banners.add(process_name(process))
             is_v0 = " V0 " in found.match[0] or (source is not None and source[0] == "llm_engine.py")
             self.say("engine", "v0" if is_v0 else "v1", found.line, weight=3)
         self.is_folded = self.is_folded or ("repeated " in text and "across cluster" in text)
         for name, given in found.match.groupdict().items():
             if given is None:
                 continue
-            if name in GIB_FACTS:
+            if name in GIB_FACTS or name in BYTE_FACTS:
                 self._say_rank(rank_name(process), name, given, found)
                 self.ending.forget_exception()
             else:
@@ -122,13 +134,15 @@ class Start:
 
     def _say_rank(self, rank: str, name: str, given: str, found: Found) -> None:
         """Keeps a rank's figure: what repeats it, or bounds it less, is left out."""
-        if abs(float(given)) > _LARGEST_GIB:
+        figure = _exact(given, found.line) if name in BYTE_FACTS else _estimate(given, found.line)
+        name = name.removesuffix("_in_bytes")
+        if abs(figure.best_bytes) > _LARGEST_GIB * GIB:
             self.unread.append(found.line)
             return
         weight = 1 if found.key in _REPEATS else 2
         figures = self.ranks.setdefault(rank, {})
         before = figures.get(name)
-        said = Said(value=_estimate(given, found.line), line=found.line, weight=weight)
+        said = Said(value=figure, line=found.line, weight=weight)
         if before is not None and before.weight >= weight:
             is_less = said.value.best_bytes < before.value.best_bytes
             is_same = said.value.low_bytes <= before.value.best_bytes <= said.value.high_bytes
@@ -148,6 +162,12 @@ class Start:
     def files(self) -> set[str]:
         """The source files whose messages were read."""
         return {file for _, file, _ in self.sources}
+
+
+def _exact(text: str, line: LogLine) -> Estimate:
+    """A printed number of bytes."""
+    note = f"the start-up log, line {line.number}: {line.text[-120:]}"
+    return Estimate.exact(int(text.replace(",", "")), Basis(kind="read", note=note), f"{text} bytes")
 
 
 def _estimate(text: str, line: LogLine) -> Estimate:

@@ -82,6 +82,8 @@ def _derive(start: Start, values: dict[str, Any]) -> dict[str, str]:
         numbers = [int(found[1]) for rank in start.ranks if (found := re.search(rf"{tag}(\d+)", rank)) is not None]
         if numbers and (tag == "TP" or max(numbers) > 0):
             add(name, max(numbers) + 1, f"the workers' names run to {tag}{max(numbers)}")
+    if any(re.search(r"(?<![A-Z])EP\d", rank) for rank in start.ranks):
+        add("enable_expert_parallel", True, "the workers' names count expert-parallel ranks")
     add("engine", _engine(start), "the form of its lines")
     add("platform", _platform(start), "the engine's device and the source files of its lines")
     runner = {"model_runner.py": "v2", "gpu_model_runner.py": "v1"}
@@ -101,12 +103,28 @@ def _derive(start: Start, values: dict[str, Any]) -> dict[str, str]:
     return derived
 
 
+# Files that only one generation of the engine has (0.6 to 0.10 hold both).
+_V0_FILES = frozenset(
+    [
+        "executor_base.py",
+        "gpu_executor.py",
+        "distributed_gpu_executor.py",
+        "llm_engine.py",
+        "worker.py",
+        "cpu_executor.py",
+    ]
+)
+_V1_FILES = frozenset(["gpu_worker.py", "gpu_model_runner.py", "kv_cache_utils.py", "kv_cache_planning.py", "core.py"])
+
+
 def _engine(start: Start) -> str | None:
-    """v0 or v1 by what the lines look like, where no banner says it."""
-    keys = {key for key, _, _ in start.sources}
-    if any(key.endswith("_v0") for key in keys - {"load_v0"}) or "executor_base.py" in start.files():
+    """v0 or v1 by its source files, else by what only one generation prints."""
+    files, keys = start.files(), {key for key, _, _ in start.sources}
+    if files & _V1_FILES:
+        return "v1"
+    if files & _V0_FILES or "num_cpu_blocks" in start.facts or keys & {"profile_v0", "share_v0"}:
         return "v0"
-    return "v1" if "available" in keys or "tokens" in keys or "kv_cache_tokens" in start.facts else None
+    return "v1" if "kv_cache_tokens" in start.facts else None
 
 
 def _platform(start: Start) -> str | None:
@@ -116,6 +134,15 @@ def _platform(start: Start) -> str | None:
     return None if device is None else str(device.value).split(":")[0]
 
 
+# Folders that people keep models in: no owner of a model on the Hub.
+_FOLDERS = frozenset(
+    [
+        "models", "model", "data", "weights", "mnt", "workspace", "cache", "huggingface", "hf", "tmp", "root", "home", "input",
+        "checkpoints", "llm", "llms", "opt", "app", "snapshots", "hub", "pretrained", "modelscope", "ckpt", "storage", "share",
+    ]
+)  # fmt: skip
+
+
 def _model_name(path: str) -> str:
     """A Hub id stays; of a local path the last two parts are the id where they look like one."""
     path = path.rstrip("/")
@@ -123,4 +150,5 @@ def _model_name(path: str) -> str:
         return f"{snapshot[1]}/{snapshot[2]}"
     if not path.startswith(("/", "~", ".")) and not re.match(r"[A-Za-z]:\\", path):
         return path
-    return "/".join(path.replace("\\", "/").strip("/").split("/")[-2:])
+    *parents, name = path.replace("\\", "/").strip("/").split("/")
+    return f"{parents[-1]}/{name}" if parents and parents[-1].lower() not in _FOLDERS else name

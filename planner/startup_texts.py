@@ -48,7 +48,7 @@ TEXTS: tuple[MessageText, ...] = (
     _text("weights_v0", "model weights take", rf"model weights take <gib:weights>{_GB}"),
     _text("non_torch_v0", "non_torch_memory takes", rf"non_torch_memory takes <gib:non_torch>{_GB}"),
     _text("peak_v0", "activation peak", rf"PyTorch activation peak memory takes <gib:activation_peak>{_GB}"),
-    _text("rest_v0", "reserved for KV Cache is", rf"memory reserved for KV Cache is <gib:available_kv>{_GB}"),
+    _text("rest_v0", "reserved for KV Cache is", rf"reserved for KV Cache is <gib:available_kv>{_GB}"),
     _text(
         "share_v0",
         "total_gpu_memory (",
@@ -73,26 +73,20 @@ TEXTS: tuple[MessageText, ...] = (
         "CUDA graph pool memory",
         rf"CUDA graph pool memory: <gib:cuda_graphs>{_GB} \(actual\), <gib:cuda_graphs_estimate>{_GB} \(estimated\)",
     ),
-    _text(
-        "summary",
-        "on startup. Desired",
-        rf"Free memory on device (?:\S+ )?\(<gib:free_at_start>/<gib:card_total>{_GB}\) on startup\. Desired GPU memory "
-        rf"utilization is \(<number:gpu_memory_utilization>, <gib:requested>{_GB}\)",
-    ),
+    _text("free", "emory on device", rf"memory on device (?:\S+ )?\(<gib:free_at_start>/<gib:card_total>{_GB}\) on startup"),
+    _text("summary", "Desired GPU memory", rf"Desired GPU memory utilization is \(<number:gpu_memory_utilization>, <gib:requested>{_GB}\)"),
     _text("summary_weight", "Actual usage is", rf"Actual usage is <gib:weights>{_GB} for weight"),
     _text("summary_consumed", "Actual usage is", rf"Actual usage is <gib:consumed>{_GB} for consumed memory"),
     _text("summary_peak", "for peak activation", rf"<gib:activation_peak>{_GB} for peak activation"),
     _text("summary_non_torch", "for non-torch memory", rf"<gib:non_torch>{_GB} for non-torch memory"),
     _text("summary_graphs", "for CUDAGraph memory", rf"<gib:cuda_graphs>{_GB} for CUDAGraph memory"),
     _text("summary_fit", "to fit", rf"--kv-cache-memory=\d+`* \(<gib:suggested_kv_to_fit>{_GB}\) to fit"),
+    _text("fit_bytes", "to fit", r"--kv-cache-memory=<count:suggested_kv_to_fit_in_bytes>`* to fit"),
+    _text("fill_bytes", "to fully utilize", r"--kv-cache-memory=<count:suggested_kv_to_fill_in_bytes>`* to fully utilize"),
+    _text("in_use_bytes", "kv cache memory in use is", r"Current kv cache memory in use is <count:available_kv_in_bytes> bytes"),
     _text("summary_fill", "to fully utilize", rf"--kv-cache-memory=\d+`* \(<gib:suggested_kv_to_fill>{_GB}\) to fully utilize"),
     _text("in_use", "kv cache memory in use is", rf"Current kv cache memory in use is <gib:available_kv>{_GB}"),
-    _text(
-        "too_little_free",
-        "is less than desired GPU memory",
-        rf"Free memory on device (?:\S+ )?\(<gib:free_at_start>/<gib:card_total>{_GB}\) on startup is less than desired GPU "
-        rf"memory utilization \(<number:gpu_memory_utilization>, <gib:requested>{_GB}\)",
-    ),
+    _text("wanted", "is less than desired", rf"less than desired GPU memory utilization \(<number:gpu_memory_utilization>, <gib:requested>{_GB}\)"),
     _text(
         "given_pool",
         "memory for KV Cache as specified",
@@ -113,13 +107,7 @@ TEXTS: tuple[MessageText, ...] = (
         "Maximum concurrency for",
         r"Maximum concurrency for *<count:max_model_len_served> tokens per request: *<number:max_concurrency>x",
     ),
-    _text(
-        "blocks_v0",
-        " blocks: ",
-        r"# (?:GPU|TPU|HPU|XPU|cuda|cpu|rocm|hip|xpu|hpu|tpu|neuron|npu|device) blocks: *<count:num_gpu_blocks>"
-        r"(?:[,;] # (?:CPU|swap) blocks: *<count:num_cpu_blocks>)?",
-    ),
-    _text("blocks_cpu_v0", "# CPU blocks: ", r"(?<!, )# CPU blocks: *<count:num_gpu_blocks>"),
+    _text("blocks_v0", " blocks: ", r"# [A-Za-z]{1,12} blocks: *<count:num_gpu_blocks>(?:[,;] # (?:CPU|swap) blocks: *<count:num_cpu_blocks>)?"),
     _text("blocks", "num_gpu_blocks is:", r"num_gpu_blocks is: *<count:num_gpu_blocks>"),
     _text("block_size", "block size to ", r"(?:kv cache|attention) block size to <count:printed_block_size>\b"),
     _text("padding", "padding layers", r"Add <count:padding_layers> padding layers"),
@@ -129,10 +117,10 @@ TEXTS: tuple[MessageText, ...] = (
           r"to --gpu-memory-utilization=<number:equivalent_utilization>"),
     _text("estimate_off", "CUDA graph memory profiling is disabled", r"increasing --gpu-memory-utilization from <number:gpu_memory_utilization> to "),
     # -- what was started
-    _text("engine", "LLM engine (v", r"Initializing (?:a V[01]|an) LLM engine \(v<word:vllm_version>\) with config"),
+    _text("engine", "LLM engine ", r"Initializing (?:a V[01]|an) LLM engine (?:\(v?<word:vllm_version>\) )?with config"),
     _text("server", "server version", r"vLLM (?:API )?server version v?<word:vllm_version>"),
-    _text("logo", "  version ", r"█ +version +v?<word:vllm_version>"),
-    _text("logo_model", "  model   ", r"█ +model +<word:model_name>"),
+    _text("logo", " version ", r"█ +version +v?<word:vllm_version>"),
+    _text("logo_model", "█ ", r"█ +model +<word:model_name>"),
     _text("serving", "serving model", r"vLLM server version [^\s,]+, serving model <word:model_name>"),
     _text("environment", "vLLM Version", r"vLLM Version *: *v?<word:environment_version>"),
     _text("loading", "Starting to load model", r"Starting to load model (?P<model_name>[^\s'\",]{1,300}?)(?:\.\.\.|\s|$)"),
@@ -157,6 +145,7 @@ GIB_FACTS = frozenset(
         "card_total", "free_at_start", "suggested_kv_to_fit", "suggested_kv_to_fill", "kv_given", "cpu_offloaded",
     ]
 )  # fmt: skip
+BYTE_FACTS = frozenset(f"{name}_in_bytes" for name in GIB_FACTS)
 COUNT_FACTS = frozenset(
     [
         "kv_cache_tokens", "max_model_len", "max_model_len_served", "num_gpu_blocks", "num_cpu_blocks", "printed_block_size",

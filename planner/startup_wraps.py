@@ -10,7 +10,7 @@ from itertools import pairwise
 _LARGEST_TEXT = 4 * 1000 * 1000
 _NARROWEST, _FEWEST = 40, 3
 _NEW = re.compile(
-    r"^\s*(?:[>|]\s*)*(?:\S+\s+\|\s*)?(?:\(|\[|\{|\"|\d{4}-\d\d|\w{3} +\d|INFO|DEBUG|WARN|ERROR|CRIT|Traceback|File |\w[\w.]*Error|#|```|Loading |Capturing |\S+%)"
+    r"^\s*(?:[>|│]\s*)*(?:\S+\s+\|\s*)?(?:\(|\[|\{|\"|\d{4}-\d\d|\w{3} +\d|INFO|DEBUG|WARN|ERROR|CRIT|Traceback|File |\w[\w.]*Error|#|```|Loading |Capturing |\S+%)"
 )
 
 
@@ -33,7 +33,9 @@ def unwrapped(text: str) -> Iterator[str]:
 
 
 def _goes_on(line: str, width: int) -> bool:
-    return len(line.rstrip("\r")) == width
+    """Whether a line fills the width; one in a frame, or padded, ends there by itself."""
+    line = line.rstrip("\r")
+    return len(line) == width and line[-1:] not in " │|"
 
 
 def _width(lines: list[str]) -> int | None:
@@ -41,7 +43,10 @@ def _width(lines: list[str]) -> int | None:
     broken = Counter(
         len(line.rstrip("\r"))
         for line, following in pairwise(lines)
-        if len(line) >= _NARROWEST and following.strip() and not _NEW.match(following)
+        if len(line) >= _NARROWEST
+        and line.rstrip("\r")[-1:] not in " │|"
+        and following.strip()
+        and not _NEW.match(following)
     )
     for width, count in broken.most_common(3):
         longer = sum(len(line.rstrip("\r")) > width for line in lines)
