@@ -27,6 +27,7 @@ page = st.navigation(
         st.Page("simulate.py", title=t("Simulate"), icon=":material/grid_view:"),
         st.Page("weigh.py", title=t("Trade-offs"), icon=":material/balance:"),
         st.Page("watch.py", title=t("Watch"), icon=":material/monitor_heart:"),
+        st.Page("calibrate.py", title=t("Calibrate"), icon=":material/tune:"),
         st.Page("compare.py", title=t("Compare"), icon=":material/table_chart:"),
         st.Page("verify.py", title=t("Accuracy"), icon=":material/straighten:", url_path="accuracy"),
     ],
