@@ -81,7 +81,9 @@ def measured_pace(since_seconds: Numbers, running: Numbers, generation_tokens: N
     Seconds a step = ∫ running requests dt / tokens generated, over at least `_PACE_SECONDS`.
     """
     passed = np.diff(since_seconds)
-    held = np.concatenate(([0.0], np.cumsum((running[1:] + running[:-1]) / 2 * passed))) if len(passed) else passed
+    held = (
+        np.concatenate(([0.0], np.cumsum((running[1:] + running[:-1]) / 2 * passed))) if len(since_seconds) else passed
+    )
     places = _spaced(since_seconds, _PACE_SECONDS)
     added, spent = np.diff(generation_tokens[places]), np.diff(held[places])
     kept = (added > 0) & (spent > 0)

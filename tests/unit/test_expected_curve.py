@@ -37,6 +37,10 @@ def test_an_idle_stretch_has_no_pace() -> None:
     assert pace.step_seconds == (0.02, 0.02)
 
 
+def test_one_sample_has_no_pace() -> None:
+    assert measured_pace(np.zeros(1), np.ones(1), np.ones(1)) == Pace(at_seconds=(), step_seconds=())
+
+
 def test_a_restart_or_an_empty_window_has_no_pace_either() -> None:
     assert measured_pace(np.zeros(0), np.zeros(0), np.zeros(0)) == Pace(at_seconds=(), step_seconds=())
     assert measured_pace(np.arange(2.0), np.ones(2), np.array([90.0, 3.0])) == Pace(at_seconds=(), step_seconds=())
