@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from live.exposition import decode_text
 from live.http_reader import LONGEST_SECONDS, HttpAnswer, HttpReader, ReadState
 from live.metrics import MetricsReading, read_metrics
 from live.samples import EngineSnapshot, ServedModel
 from live.scrape_address import ServerAddress
+from live.text_bytes import decode_text
 
 SnapshotState = ReadState | Literal["not_vllm"]
 

@@ -6,12 +6,8 @@ on a line) or named as unread. No number comes out that is not in the text.
 
 from __future__ import annotations
 
-import gzip
-import html
-import io
 import math
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,31 +15,31 @@ from functools import lru_cache
 from prometheus_client.parser import text_string_to_metric_families
 
 from live.metric_names import CACHE_CONFIG_INFO, PROCESS_START, is_own
+from live.pasted_text import plain_line, plain_text
+from live.wrapped_lines import SEAM, unwrapped
 
-LARGEST_TEXT_BYTES = 5 * 1000 * 1000
 _LONGEST_KEPT_HEAD = 4000
 _LONGEST_LINE = 8192  # cache_config_info has some 2,000 characters
 _MOST_LINES = 40_000
 _MOST_REPAIRS = 2_000
 _MOST_PIECES = 10_000
-_MOST_PARTS = 60  # of one broken line
-_SEAM = "\ufffd"  # where a broken line was joined between two digits
 
-_GZIP_MAGIC = b"\x1f\x8b"
-_BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _INTERESTING = ("vllm", PROCESS_START)
 _HELP = re.compile(r"#\s*HELP\s+(\S+)\s+(.*)")
 # Where a sample, or its HELP or TYPE line, begins inside a line that holds more than one.
 _BEGINNING = re.compile(r"(?<!\S)(?=#\s*(?:HELP|TYPE)\s|(?:ray_)?vllm:[a-z0-9_]+[{\s])")
+_DESCRIBES = re.compile(r"#\s*(?:HELP|TYPE)\s")
 _SECOND_COMMENT = re.compile(r"\S\s+#\s*(?:HELP|TYPE)\s")
 _FIRST_OWN = re.compile(r"(?:ray_)?vllm:[a-z0-9_]+[{\s]")
 _HEAD_AND_VALUE = re.compile(r'([a-zA-Z_:][\w:]*(?:\{[^"}]*(?:"(?:[^"\\]|\\.)*"[^"}]*)*\})?)\s+(\S+)')
-_WRITTEN_LINE_END = re.compile(r"\\n(?=\s*(?:#|(?:ray_)?vllm[:_]|$))")  # of a text pasted as a quoted string
+_HEAD_SIGN_VALUE = re.compile(_HEAD_AND_VALUE.pattern.replace(r"\s+(\S+)", r"(?:\s*(?:=>?|:|->|→))?\s+(\S+)"))
+_CLOSING_SIGNS = "`'\",;|)]}*\\"
+_IDENTITY_LABELS = {"model_name", "engine", "model"}
+# A sample behind a HELP or TYPE line that lost its line end.
+_SAMPLE_IN_COMMENT = re.compile(r"\s(?=(?:ray_)?vllm:[a-z0-9_]+\{[^{}]*\}\s+[-+0-9NI])")
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _PLAIN_VALUE = re.compile(r"[+-]?\d{1,300}(?:\.\d+)?(?:[eE][+-]?\d{1,4})?|[+-]?Inf|NaN")
 _WHOLE_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"(?=\s*[,}])')
-_TAG = re.compile(r"</?[a-z]+[^<>{}]*>")
-_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "\u00a0": " "})
 # What Python's client writes: 12.0, 1.5e+09, NaN. A number without its point may have lost digits.
 _FLOAT_AS_WRITTEN = re.compile(r"[+-]?(?:\d+\.\d+(?:e[+-]\d{2,})?|\d+e[+-]\d{2,}|Inf)|NaN")
 
@@ -74,20 +70,6 @@ class _Reading:
     help_texts: dict[str, str] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
     num_repairs: int = 0
-
-
-def decode_text(content: bytes) -> str:
-    """The text of a response or a file: gzip undone within the size limit, UTF-16 by its mark, bad bytes replaced."""
-    if content.startswith(_GZIP_MAGIC):
-        try:
-            with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
-                content = packed.read(LARGEST_TEXT_BYTES)
-        except (OSError, EOFError, zlib.error):
-            return ""
-    for mark, encoding in _BYTE_ORDER_MARKS:
-        if content.startswith(mark):
-            return content[len(mark) :].decode(encoding, "replace")
-    return content.decode("utf-8", "replace")
 
 
 @lru_cache(maxsize=16_384)
@@ -135,16 +117,21 @@ def _cut_cache_config(piece: str) -> RawSeries | None:
 def _repaired_piece(piece: str, reading: _Reading) -> RawSeries | None:
     if len(piece) > _LONGEST_LINE or reading.num_repairs > _MOST_REPAIRS:
         return None
-    head = _HEAD_AND_VALUE.match(piece)
-    series = _parsed(piece) or (_parsed(f"{head[1]} {head[2]}") if head else None)
-    return series or _cut_cache_config(piece)
+    series = _parsed(piece) or _decorated(piece) or _cut_cache_config(piece)
+    is_whole = series is None or not any(SEAM in text for name, text in series.labels if name in _IDENTITY_LABELS)
+    return series if is_whole else None
+
+
+def _decorated(piece: str) -> RawSeries | None:
+    """A sample with a sign between its labels and its value, or with closing signs behind it."""
+    head = _HEAD_SIGN_VALUE.match(piece)
+    value = head[2].rstrip(_CLOSING_SIGNS) if head else ""
+    return _parsed(f"{head[1]} {value}") if head and _PLAIN_VALUE.fullmatch(value) else None
 
 
 def _pieces(line: str) -> Iterator[str]:
-    """The parts of a line that the parser refused: entities and typographic quotes undone, then cut where samples begin."""
-    text = _TAG.sub(" ", html.unescape(line)).translate(_QUOTES)
-    if '=\\"' in text and '="' not in text:
-        text = text.replace('\\"', '"')
+    """The parts of a line that the parser refused: what was put around it undone, then cut where samples begin."""
+    text = plain_line(line)
     first = _FIRST_OWN.search(text)
     if first is not None and "#" not in text[: first.start()]:
         text = text[first.start() :]
@@ -157,13 +144,21 @@ def _take_help(line: str, reading: _Reading) -> None:
         reading.help_texts.setdefault(described[1], described[2])
 
 
+def _holds_more(line: str) -> bool:
+    """Whether a HELP or TYPE line follows on the same line, or a sample follows one."""
+    if _SECOND_COMMENT.search(line):
+        return True
+    return _DESCRIBES.match(line) is not None and _SAMPLE_IN_COMMENT.search(line) is not None
+
+
 def _take_line(line: str, reading: _Reading) -> None:
     """Puts what one stripped line holds into `reading`."""
     is_comment = line.startswith("#")
-    if is_comment and not _SECOND_COMMENT.search(line):
+    holds_more = "#" in line and _holds_more(line)
+    if is_comment and not holds_more:
         _take_help(line, reading)
         return
-    series = None if is_comment or len(line) > _LONGEST_LINE else _parsed(line)
+    series = None if is_comment or holds_more or len(line) > _LONGEST_LINE else _parsed(line)
     if series is not None:
         if _is_wanted(series):
             reading.series.append(series)
@@ -188,31 +183,14 @@ def _has_lost_digits(last_line: str, lines: list[str]) -> bool:
     return not _FLOAT_AS_WRITTEN.fullmatch(last) and bool(others) and all(map(_FLOAT_AS_WRITTEN.fullmatch, others))
 
 
-def _unwrapped(lines: list[str]) -> list[str]:
-    """Lines that a terminal broke inside their labels, joined again; a number that was broken is marked and so not read."""
-    joined: list[str] = []
-    open_parts = 0
-    for line in lines:
-        is_start = line.startswith("#") or not line or _FIRST_OWN.match(line) is not None
-        if open_parts and not is_start:
-            seam = _SEAM if joined[-1][-1:].isdigit() and line[:1].isdigit() else ""
-            joined[-1] += seam + line
-            open_parts = 0 if open_parts > _MOST_PARTS or "}" in line else open_parts + 1
-            continue
-        joined.append(line)
-        is_broken = _FIRST_OWN.match(line) is not None and "{" in line and "}" not in line
-        open_parts = 1 if is_broken else 0
-    return joined
-
-
 def read_exposition(text: str) -> Exposition:
     """The series of vLLM (and the process's start) in `text`; never raises."""
-    if text.count("\n") <= 1 and "\\n" in text:
-        text = _WRITTEN_LINE_END.sub("\n", text)
-    lines = [line.strip() for line in text.split("\n")]
+    raw_lines = plain_text(text).split("\n")
+    lines = [line.strip() for line in raw_lines]
     has_cut_end = lines[-1] not in {"", "# EOF"}  # OpenMetrics ends with its mark
-    interesting = [line for line in _unwrapped(lines) if any(word in line for word in _INTERESTING)]
-    reading = _Reading()
+    whole, cut = unwrapped(raw_lines)
+    interesting = [line for line in whole if any(word in line for word in _INTERESTING)]
+    reading = _Reading(unread=[line[:200] for line in cut])
     if has_cut_end and interesting and interesting[-1] == lines[-1] and _has_lost_digits(lines[-1], interesting):
         reading.unread.append(interesting.pop()[:200])
     for line in interesting[:_MOST_LINES]:

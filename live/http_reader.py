@@ -16,7 +16,6 @@ from urllib.parse import urljoin
 
 import httpcore  # the layer below httpx: there the address and a deadline over all reads can be set
 
-from live.exposition import LARGEST_TEXT_BYTES
 from live.scrape_address import (
     Resolver,
     ServerAddress,
@@ -26,6 +25,7 @@ from live.scrape_address import (
     resolve,
     resolve_in_time,
 )
+from live.text_bytes import LARGEST_TEXT_BYTES
 from planner.facts import PlanError
 
 LONGEST_SECONDS = 2.0

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from live.engine_snapshot import read_server, read_text
-from live.exposition import LARGEST_TEXT_BYTES
 from live.http_reader import HttpReader
 from live.local_engines import find_local_engines
 from live.samples import EngineSnapshot
 from live.scrape_address import parse_address
 from live.snapshot_json import snapshot_to_json, snapshot_to_lines
+from live.text_bytes import LARGEST_TEXT_BYTES
 from planner.facts import PlanError
 
 _Parser = TypeVar("_Parser", bound=argparse.ArgumentParser)

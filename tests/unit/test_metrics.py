@@ -5,10 +5,11 @@ import math
 
 import pytest
 
-from live.exposition import decode_text, read_exposition
+from live.exposition import read_exposition
 from live.metric_names import NUMBER_RULES
 from live.metrics import read_metrics
 from live.samples import COUNTER_FIELDS, GAUGE_FIELDS, NUMBER_FIELDS, EngineIdentity, fell_back
+from live.text_bytes import decode_text
 
 V1 = 'engine="0",model_name="M"'
 

@@ -1,0 +1,143 @@
+"""What lies around a metrics text that was copied out of a terminal, a page, a log, a source file or JSON: undone here.
+
+`plain_text` works on the whole text, and costs nothing where a text is as it was exported; `plain_line` works on a line that
+the parser refused. Neither makes up a digit.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import quopri
+import re
+from collections.abc import Iterator
+
+_STARTS = r"(?:#\s*(?:HELP|TYPE|EOF)\b|(?:ray_)?vllm[:_])"
+_CARRIAGE_RETURN = re.compile(r"\r+\n?")
+_OTHER_LINE_END = re.compile(rf"[\u2028\u2029\x85\x0b\x0c](?=\s{{0,4}}{_STARTS})")
+_TERMINAL_CODE = re.compile(
+    r"(?:\x1b|␛|\^\[|\\(?:x1b|033|u001[bB]|e)(?=\[))(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\))"
+)
+_INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\xad\0"))
+_HTML_LINE_END = re.compile(r"<(?:br|hr)\s*/?>|</(?:p|div|li|tr|pre|code|td)>", re.IGNORECASE)
+# Neighbouring string literals of a source file are one text.
+_LITERAL_SEAM = re.compile(
+    r"""(?<!\\)(["'])[ \t]{0,40}(?:[+\\.&][ \t]{0,40})?\n[ \t]{0,200}(?:[+.&][ \t]{0,40})?[rbfu]?\1(?=\S)"""
+)
+_WRITTEN_AT_LINE_END = re.compile(
+    r"""(?:\\r)?\\n(?=["'`]?[ \t]{0,40}(?:[,;)\]}+\\]{1,40}[ \t]{0,40})?$)""", re.MULTILINE
+)
+_WRITTEN_BEFORE_START = re.compile(rf"""(?:\\r)?\\n(?=["'`]?[,\s]{{0,40}}["'`]?\s{{0,40}}{_STARTS})""")
+_LITERAL_COMMA = re.compile(rf"""(["'])\s*,\s*[rbfu]?["'](?={_STARTS})""")
+_LARGEST_JSON_BYTES = 5_000_000
+_MOST_JSON_STRINGS = 100_000
+
+_TAG = re.compile(r"</?[a-z]{1,30}(?![a-z])[^<>{}]*>", re.IGNORECASE)
+_SIGNS = str.maketrans(
+    {
+        **dict.fromkeys("“”„‟«»″＂", '"'),
+        **dict.fromkeys("\xa0\u202f\u2007\u3000", " "),
+        "：": ":",
+        "−": "-",
+        "‘": "'",
+        "’": "'",
+    }
+)
+_MARKDOWN_ESCAPE = re.compile(r"\\([_{}\[\]()#*<>|~.!+:=,-])")
+_MARKDOWN_LINK = re.compile(r"\[([^\[\]]{1,300})\]\([^()\s]{0,500}\)")
+_DOUBLED_QUOTE = re.compile(r'=""[^,}"\s]')
+
+
+def plain_text(text: str) -> str:
+    """The text with line ends as they were and without what a terminal, a page or a source file put between."""
+    if "\r" in text:
+        text = _CARRIAGE_RETURN.sub("\n", text)
+    if not text.isascii():
+        text = _OTHER_LINE_END.sub("\n", text.translate(_INVISIBLE))
+    elif "\0" in text or "\x0b" in text or "\x0c" in text:
+        text = _OTHER_LINE_END.sub("\n", text.replace("\0", ""))
+    if (
+        "\x1b" in text
+        or "␛" in text
+        or "^[[" in text
+        or "\\x1b[" in text
+        or "\\033[" in text
+        or "\\u001b[" in text.lower()
+    ):
+        text = _TERMINAL_CODE.sub("", text)
+    if text.lstrip()[:1] in {"{", "[", '"'}:
+        text = _LITERAL_COMMA.sub("\n", _from_json(text))
+    if "&" in text and '="' not in text:
+        text = html.unescape(html.unescape(text))
+    if "=3D" in text:
+        text = quopri.decodestring(text.encode()).decode("utf-8", "replace")
+    if "<" in text:
+        text = _HTML_LINE_END.sub("\n", text)
+    if "\\n" in text:
+        text = _without_literals(text)
+    return text
+
+
+def _without_literals(text: str) -> str:
+    """A text out of a source file or a log: literals joined, written line ends made real ones."""
+    text = _LITERAL_SEAM.sub("", text)
+    text = _WRITTEN_AT_LINE_END.sub("\n", text)
+    return _WRITTEN_BEFORE_START.sub("\n", text)
+
+
+def _from_json(text: str) -> str:
+    """The strings of a JSON document, line by line; the text itself where it is none."""
+    if len(text) > _LARGEST_JSON_BYTES:
+        return text
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    strings = []
+    for string in _strings(document):
+        strings.append(string)
+        if len(strings) > _MOST_JSON_STRINGS:
+            break
+    return "\n".join(strings) + "\n"
+
+
+def _strings(document: object) -> Iterator[str]:
+    """All strings of a JSON document, in its order; not by recursion, for it may be deep."""
+    waiting = [document]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, list):
+            waiting.extend(reversed(one))
+        elif isinstance(one, dict):
+            waiting.extend(reversed(one.values()))
+
+
+def plain_line(line: str) -> str:
+    """A refused line without entities, tags, typographic signs, Markdown's signs and a second layer of quoting."""
+    if line[:1] in {"{", "["} and '"' in line:
+        line = _from_json(line).replace("\n", " ") if line.rstrip()[-1:] in {"}", "]"} else line
+    for _ in range(2):
+        if "&" in line:
+            line = html.unescape(line)
+    text = _TAG.sub(" ", line).translate(_SIGNS)
+    if '=\\"' in text and '="' not in text:
+        text = text.replace('\\"', '"')
+    if _DOUBLED_QUOTE.search(text):
+        text = text.replace('""', '"')
+    if '="' not in text:
+        text = _with_double_quotes(text)
+    if "\\" in text:
+        text = _MARKDOWN_ESCAPE.sub(r"\1", text)
+    if "](" in text:
+        text = _MARKDOWN_LINK.sub(r"\1", text)
+    return text.replace("**", "")
+
+
+def _with_double_quotes(text: str) -> str:
+    """Labels that stand in other quotes, in the right ones."""
+    for quote in ("'", "`"):
+        if f"={quote}" in text:
+            return text.replace(quote, '"')
+    return text
