@@ -30,6 +30,7 @@ page = st.navigation(
         st.Page("calibrate.py", title=t("Calibrate"), icon=":material/tune:"),
         st.Page("compare.py", title=t("Compare"), icon=":material/table_chart:"),
         st.Page("verify.py", title=t("Accuracy"), icon=":material/straighten:", url_path="accuracy"),
+        st.Page("learn.py", title=t("Learn"), icon=":material/school:"),
     ],
     position="top",
 )
