@@ -43,7 +43,10 @@ class SessionStatus:
     @property
     def is_moving(self) -> bool:
         """Whether the state changes soon by itself."""
-        return self.is_stopping or self.engine.state == "starting" or self.engine.load_state == "running"
+        is_before_load = self.engine.state == "ready" and self.engine.load is None and not self.problem
+        return (
+            self.is_stopping or self.engine.state == "starting" or is_before_load or self.engine.load_state == "running"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

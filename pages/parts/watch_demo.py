@@ -13,7 +13,7 @@ from pages.parts.said import said
 from pages.parts.watch_state import key
 
 LOADS = ("tour", "calm", "shared-prefix", "burst")
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS, _QUIET_LOOK_SECONDS = 1.0, 5.0
 _USUAL_START_SECONDS = 60.0
 _LOG_LINES_HEIGHT = 240
 
@@ -24,7 +24,8 @@ def demo_engine(*, is_open: bool) -> None:
     title = t("Demo engine: a real vLLM on this machine's CPU")
     is_active = status.engine.state in {"starting", "ready", "failed"} or status.is_stopping
     with st.expander(title, icon=":material/science:", expanded=is_open or is_active, key=key("demo_place")):
-        st.fragment(_demo, run_every=_LOOK_SECONDS if status.is_moving else None, key=key("demo"))(_phase(status))
+        seconds = _LOOK_SECONDS if status.is_moving else _QUIET_LOOK_SECONDS if status.engine.state == "ready" else None
+        st.fragment(_demo, run_every=seconds, key=key("demo"))(_phase(status))
 
 
 def _phase(status: SessionStatus) -> tuple[object, ...]:

@@ -16,6 +16,8 @@ from pages.parts.language import t
 from pages.parts.said import said
 from pages.parts.watch_state import key
 
+_SAYINGS_SECONDS = 5.0
+
 
 def choose_engine() -> None:
     """The address, the button that looks on this machine, what that found, and what went wrong."""
@@ -186,10 +188,15 @@ def replay_controls(replay: Replay) -> None:
         st.button(t("Close"), key=key("close"), icon=":material/close:", on_click=watch_state.close_replay)
 
 
-def recording_controls(recorder: Recorder) -> None:
-    """Where the recording stands; its end, its CSV and a note on its time axis; what its publishers have to say."""
-    for text in watch_state.monitor().sayings_beside(recorder.address):
+@st.fragment(run_every=_SAYINGS_SECONDS)
+def _sayings(address: str) -> None:
+    for text in watch_state.monitor().sayings_beside(address):
         st.caption(f":material/info: {watch_words.sentence(said(text))}")
+
+
+def recording_controls(recorder: Recorder) -> None:
+    """Where the recording stands; its end, its files and a note on its time axis; what its publishers have to say."""
+    _sayings(recorder.address)
     st.subheader(t("Recording"), anchor=False)
     st.markdown(t("It goes on while no browser is open, until you end it."))
     st.code(str(recorder.path), language=None, wrap_lines=True)

@@ -286,6 +286,8 @@ def test_the_recorded_session_plays_until_an_engine_is_chosen(
     assert "A recorded session of a real engine plays until you choose one" in said(app)
     assert "Recording `demo.kvscope`" in said(app)
     assert metric(app, "KV usage")[0] != "–"
+    assert "Recorded, not live" in said(app)
+    assert "Connected" not in said(app)
     assert "Nothing is watched yet" not in said(app)
 
     watch(app, engine.url)
@@ -490,11 +492,13 @@ def test_the_demo_engine_starts_is_shown_and_stops(open_watch_first: OpenPage) -
     table = next(each.value for each in app.dataframe if "Verdict" in each.value).set_index("Number")
     assert table.loc["KV blocks", ["Engine", "Plan", "Verdict"]].tolist() == ["256", "256", "equal"]
     assert "Load begins: burst" in said(app)
+    (recorder,) = monitor.process_monitor().recorders()
 
     app.button(key="watch_demo_stop").click().run()
     until(app, lambda each: "The recording has ended" in said(each) and "being stopped" not in said(each))
     assert monitor.process_monitor().recorders() == ()
     assert [each for each in app.button if each.key == "watch_demo_start"]
+    assert app.selectbox(key="watch_recording").value == recorder.path
 
 
 def test_without_an_environment_the_page_says_how_to_make_one(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fakes.vllm_stand_in import stand_in_environment
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +74,10 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port = _free_port()
     folder = tmp_path_factory.mktemp("server")
     log = folder / "log"
-    environment = os.environ | {"KVSCOPE_RECORDINGS": str(folder / "recordings")}
+    environment = os.environ | {
+        "KVSCOPE_RECORDINGS": str(folder / "recordings"),
+        "KVSCOPE_ENGINE": str(stand_in_environment(folder / "engine")),
+    }
     command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
     with log.open("wb") as output:
         server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)

@@ -32,7 +32,8 @@ def end(page: Page) -> None:
 
 def test_an_engine_is_seen_live_and_recorded_until_told(open_page, engine: MetricsServer) -> None:
     page = open_page("/watch")
-    expect(page.get_by_role("heading", name="Nothing is watched yet")).to_be_visible()
+    expect(page.get_by_text("A recorded session of a real engine plays until you choose one.")).to_be_visible()
+    expect(page.get_by_text("Recorded, not live")).to_be_visible()
     watch(page, engine)
     expect(page.get_by_text("Connected")).to_be_visible()
     expect(page.get_by_test_id("stMetric").filter(has_text="KV usage")).to_contain_text("50.0")
@@ -71,6 +72,49 @@ def test_nothing_is_wider_than_the_window_and_axe_finds_nothing(open_page, engin
     expect(page.locator(".js-plotly-plot").first).to_be_visible()
     _is_clean(page)
     end(page)
+
+
+def test_the_recorded_session_moves_by_itself_and_is_clean(open_page) -> None:
+    page = open_page("/watch", width=390)
+    moment = page.locator("p").filter(has_text="Recorded, not live")
+    expect(moment).to_be_visible()
+    first = moment.text_content()
+
+    expect(moment).not_to_have_text(str(first))
+    expect(page.locator(".js-plotly-plot").first).to_be_visible()
+    page.get_by_text("Hold still").click()
+    expect(page.get_by_label("Hold still", exact=True)).to_be_checked()
+    _is_clean(page)
+
+
+def test_a_demo_engine_starts_is_shown_by_itself_and_stops(open_page) -> None:
+    page = open_page("/watch", scheme="dark")
+    page.get_by_text("Demo engine: a real vLLM").click()
+    page.get_by_role("combobox", name="Load").click()
+    page.get_by_role("option", name=re.compile("Burst")).click()
+    page.get_by_role("button", name="Start the demo engine").click()
+
+    # nobody touches the page from here to the end of the load
+    expect(page.get_by_text("The demo engine answers at")).to_be_visible()
+    expect(page.get_by_text("Connected")).to_be_visible()
+    expect(page.get_by_text("requests were answered")).to_be_visible()
+    _is_clean(page)
+
+    page.get_by_role("button", name="Stop the demo engine").click()
+    expect(page.get_by_role("button", name="Start the demo engine")).to_be_visible()
+    expect(page.get_by_text("The recording has ended")).to_be_visible()
+
+
+def test_the_fields_beside_the_address_open_and_are_clean(open_page) -> None:
+    page = open_page("/watch", width=390, scheme="dark")
+    page.get_by_text("Hold still").click()
+    page.get_by_role("button", name="Probe and KV events").click()
+    expect(page.get_by_role("textbox", name="Replay of KV events")).to_be_visible()
+    _is_clean(page)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Prometheus").click()
+    expect(page.get_by_role("button", name="Show its engines")).to_be_visible()
+    _is_clean(page)
 
 
 def _is_clean(page: Page) -> None:
