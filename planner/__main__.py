@@ -1,4 +1,4 @@
-"""`python -m planner`: plan, score, simulate and workload on the command line, by the same code as the pages."""
+"""`python -m planner`: plan, reconcile, score, simulate and workload on the command line, by the same code as the pages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from importlib import import_module
 _COMMANDS = {
     "log": "planner.log_cli",
     "plan": "planner.plan_cli",
+    "reconcile": "planner.reconcile_cli",
     "score": "planner.score_cli",
     "simulate": "planner.simulate_cli",
     "workload": "planner.workload_cli",

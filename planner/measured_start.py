@@ -59,6 +59,9 @@ class MeasuredStart:
     estimated_length: int | None = None
     outcome: StartOutcome = "unknown"
     failure: str | None = None
+    load_format: str | None = None  # as the user gave it
+    has_lora: bool = False
+    has_draft: bool = False
 
     @property
     def weakest(self) -> MeasuredRank | None:
@@ -109,17 +112,24 @@ def from_log(log: StartupLog, source: str, version: str | None = None) -> Measur
         estimated_length=failed.estimated_max_model_len,
         outcome=log.outcome,
         failure=log.failure,
+        load_format=_text(dict(log.arguments).get("load_format")),
+        has_lora=bool(dict(log.arguments).get("enable_lora")),
+        has_draft=bool(dict(log.arguments).get("speculative_config")),
     )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 _NOTHING = ErrorReading(kind="out_of_memory")
 
 
 def version_of(log: StartupLog) -> str | None:
-    """The release as a banner prints it, else the first that its source lines allow."""
+    """The release as a banner prints it, else the newest that its source lines allow."""
     if release(log.vllm_version) is not None or log.release is None:
         return log.vllm_version
-    return ".".join(map(str, log.release.first))
+    return ".".join(map(str, log.release.last))
 
 
 def _stated(num_bytes: int | None) -> Estimate | None:

@@ -15,6 +15,7 @@ from planner.versions import Era, era_of
 
 _RANKS_APART_BYTES = 50 * MIB
 _PRINTED_STEP = 5e-4
+_PLAIN_LOADERS = (None, "auto", "safetensors", "hf", "pt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,18 +119,23 @@ def _weights(plan: Plan, start: MeasuredStart) -> Reason | None:
     beyond = _outside(planned, rank.weights)
     if beyond == 0 or rank.weights is None:
         return None
-    causes = ["another checkpoint or format than planned", "a loader that keeps copies"]
-    causes += [] if plan.request.flags.enable_lora else ["LoRA slots"]
-    causes += [] if plan.request.flags.speculative_config else ["a draft model"]
-    why = (
-        ", ".join(causes[:-1]) + " or " + causes[-1]
-        if beyond > 0
-        else "another checkpoint, or a format with fewer bytes"
-    )
-    text = (
-        f"Loading took {_gib(rank.weights.best_bytes)} where {_gib(planned.best_bytes)} are planned; it may be {why}."
-    )
+    seen = _weight_causes(plan, start)
+    why = " and ".join(seen) if seen else "the checkpoint or its format is not the one planned"
+    text = f"Loading took {_gib(rank.weights.best_bytes)} where {_gib(planned.best_bytes)} are planned: {why}."
     return Reason(code="other-weights", text=text, term="weights")
+
+
+def _weight_causes(plan: Plan, start: MeasuredStart) -> list[str]:
+    """What the log shows and the plan lacks of what loading holds."""
+    flags = plan.request.flags
+    found = []
+    if start.load_format not in _PLAIN_LOADERS:
+        found.append(f"the loader {start.load_format} may keep memory of its own")
+    if start.has_lora and not flags.enable_lora:
+        found.append("the engine has LoRA slots, which the plan lacks")
+    if start.has_draft and flags.speculative_config is None:
+        found.append("the engine has a draft model, which the plan lacks")
+    return found
 
 
 def _compile(plan: Plan, start: MeasuredStart) -> Reason | None:

@@ -1,76 +1,39 @@
-"""The plan request that a start-up log implies: what it ran, as far as its lines say; card and model come in where they do not."""
+"""The plan request of a start beside its log: the log's own, on the model and card that were chosen where it does not say them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 
-from planner.facts import PlanError
-from planner.gpu_catalog import find_gpu, gpu_names
-from planner.measured_start import version_of
+from planner.facts import Finding
+from planner.gpu_catalog import find_gpu
+from planner.log_request import LoggedRequest, cards_of_total, request_of_log
 from planner.model_catalog import catalogue_ids
 from planner.request import PlanRequest
-from planner.request_mapping import FLAG_READERS
 from planner.startup_facts import StartupLog
 from planner.units import GIB
 
-_FACTS = (
-    "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "enable_expert_parallel", "max_model_len",
-    "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "enable_prefix_caching",
-    "enable_chunked_prefill",
-)  # fmt: skip
-_SAME_CARD_SHARE = 0.02
+_SAME_CARD_SHARE = 0.02  # a card's total differs by driver; beyond that it is another card, or a slice of one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartRequest:
-    """The request, and the settings of the log that no plan can read (name and value as printed)."""
+def start_request(log: StartupLog, base: PlanRequest) -> tuple[PlanRequest, tuple[Finding, ...]]:
+    """What `log` ran, on the model and card of `base`, and what the log does not say of it.
 
-    request: PlanRequest
-    unread: tuple[tuple[str, str], ...] = ()
-
-
-def start_request(log: StartupLog, base: PlanRequest) -> StartRequest:
-    """What `log` ran, on the model and card of `base`; the release is the log's where it tells one."""
-    record: dict[str, object] = {
-        "model": base.model_id,
-        "gpu": base.gpu,
-        "gpu_memory_bytes": base.gpu_memory_bytes,
-        "vllm_version": version_of(log) or base.vllm_version,
-        "model_runner": log.model_runner or "auto",
-        "config_json": base.config_json,
-    }
-    accepted, unread = _settings(log, record)
-    return StartRequest(request=PlanRequest.from_mapping(record | accepted), unread=unread)
+    The total that the log prints stands in for the catalogue's only where it is no total of that card.
+    """
+    logged = request_of_log(log)
+    fields: dict[str, object] = dict(logged.fields) | {"model_id": base.model_id, "gpu": base.gpu}
+    total = fields.get("gpu_memory_bytes")
+    if base.gpu is not None and isinstance(total, int) and _is_total_of(base.gpu, total):
+        del fields["gpu_memory_bytes"]
+    request = LoggedRequest(fields=tuple(fields.items()), findings=()).apply(base)
+    chosen = {"gpu", "model_id"}
+    findings = tuple(finding for finding in logged.findings if finding.field not in chosen)
+    return replace(request, config_json=base.config_json), findings
 
 
-def _settings(log: StartupLog, record: Mapping[str, object]) -> tuple[dict[str, object], tuple[tuple[str, str], ...]]:
-    """The flags that the reader of requests accepts, one by one: what a user gave counts more than what was made of it."""
-    told = {name: getattr(log, name) for name in _FACTS}
-    told |= _engine_flags(log)
-    told |= {name: value for name, value in log.arguments if name in FLAG_READERS}
-    accepted: dict[str, object] = {}
-    unread: list[tuple[str, str]] = []
-    for name, value in told.items():
-        if value is None:
-            continue
-        try:
-            PlanRequest.from_mapping({**record, name: value})
-        except PlanError:
-            unread.append((name, str(value)[:80]))
-        else:
-            accepted[name] = value
-    return accepted, tuple(unread)
-
-
-def _engine_flags(log: StartupLog) -> dict[str, object]:
-    """What the engine's own config says of a quantised cache; a checkpoint's own format needs no flag."""
-    dtype = log.kv_cache_dtype
-    return {"kv_cache_dtype": dtype} if dtype and dtype.startswith("fp8") else {}
-
-
-# -- what a log may not say ---------------------------------------------------------------------------------------------
+def _is_total_of(gpu: str, total_bytes: int) -> bool:
+    known = find_gpu(gpu).total.best_bytes
+    return abs(known - total_bytes) <= known * _SAME_CARD_SHARE
 
 
 def model_of(log: StartupLog) -> str | None:
@@ -86,22 +49,12 @@ def model_of(log: StartupLog) -> str | None:
 
 
 def card_of_log(log: StartupLog, likely: str | None = None) -> str | None:
-    """The catalogue card that the log names; where it prints a total alone, `likely` if that fits, else the only one that fits."""
-    if log.card_name is not None:
-        with suppress(PlanError):
-            return find_gpu(log.card_name).name
-    total = log.memory("card_total")
-    if total is None:
-        return None
-    near = [name for name in gpu_names() if _is_near(name, total.best_bytes)]
-    if likely in near:
-        return likely
-    return near[0] if len(near) == 1 else None
-
-
-def _is_near(name: str, total_bytes: int) -> bool:
-    known = find_gpu(name).total.best_bytes
-    return abs(known - total_bytes) <= known * _SAME_CARD_SHARE
+    """The catalogue card that the log tells; of several with the printed total `likely` where it is one of them."""
+    fields = dict(request_of_log(log).fields)
+    named, total = fields.get("gpu"), fields.get("gpu_memory_bytes")
+    if isinstance(named, str):
+        return named
+    return likely if isinstance(total, int) and likely in cards_of_total(total) else None
 
 
 def total_words(log: StartupLog) -> str | None:

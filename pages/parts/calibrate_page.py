@@ -12,10 +12,7 @@ from planner.facts import PlanError
 
 def start() -> None:
     """Ask what to compare, and compare it."""
-    place = st.container()
-    with place:
-        source = calibrate_sources.choose_source()
-    if source == calibrate_state.ENGINE:
+    if calibrate_sources.choose_source() == calibrate_state.ENGINE:
         _engine()
     else:
         _log()
@@ -40,15 +37,11 @@ def _log() -> None:
     if not found:
         calibrate_sources.newcomer()
         return
-    with st.sidebar:
-        dropped = calibrate_sources.choose_start(found)
-        if not calibrate_state.says_something(dropped.log):
-            model_id, gpu = None, None
-        else:
-            model_id, gpu = calibrate_sources.ask_for_the_rest(dropped)
+    dropped = calibrate_sources.choose_start(found)
     if not calibrate_state.says_something(dropped.log):
         calibrate_sources.nothing_read(dropped)
         return
+    model_id, gpu = calibrate_sources.ask_for_the_rest(dropped)
     try:
         asked = calibrate_request.asked(dropped.log, model_id, gpu)
         shown = calibrate_state.shown_log(dropped, asked)
@@ -56,7 +49,7 @@ def _log() -> None:
         _say(problem)
         return
     calibrate_view.draw(shown)
-    calibrate_view.unread(dropped, asked.unread)
+    calibrate_view.unread(dropped, asked.findings)
 
 
 def _say(problem: PlanError) -> None:

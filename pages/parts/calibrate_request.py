@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pages.parts import state
-from planner.facts import PlanError
+from planner.facts import Finding, PlanError
 from planner.inventory import ModelDocuments
 from planner.model_catalog import catalogue_documents
 from planner.request import PlanRequest
@@ -21,7 +21,7 @@ class Asked:
 
     request: PlanRequest
     documents: ModelDocuments
-    unread: tuple[tuple[str, str], ...] = ()
+    findings: tuple[Finding, ...] = ()  # what the log does not say of its request
 
 
 def asked(log: StartupLog, model_id: str | None, gpu: str | None) -> Asked:
@@ -33,5 +33,5 @@ def asked(log: StartupLog, model_id: str | None, gpu: str | None) -> Asked:
     documents = state.current_model().documents if model_id == FROM_PLAN else catalogue_documents(model_id)
     is_file = model_id == FROM_PLAN and state.value("source") == state.FILES
     base = PlanRequest(model_id=documents.model_id, gpu=gpu, config_json=documents.config_json if is_file else None)
-    made = start_request(log, base)
-    return Asked(request=replace(made.request, revision=None), documents=documents, unread=made.unread)
+    request, findings = start_request(log, base)
+    return Asked(request=request, documents=documents, findings=findings)

@@ -8,6 +8,7 @@ from pages.parts import calibrate_request, calibrate_state, state, watch_words, 
 from pages.parts.calibrate_state import ENGINE, LOG, Dropped, key
 from pages.parts.language import mark, t
 from pages.parts.said import said
+from planner.facts import PlanError
 from planner.gpu_catalog import gpu_names
 from planner.model_catalog import catalogue_ids
 from planner.start_request import card_of_log, model_of, total_words
@@ -34,11 +35,10 @@ def choose_source() -> str:
 
 
 def logs() -> tuple[Dropped, ...]:
-    """The starts of all files and lines that were given."""
+    """The starts of all files and lines that were given; a file that is no text is said to be none."""
     left, right = st.columns(2)
     files = left.file_uploader(
         t("Logs of vLLM starts"),
-        type=["log", "txt", "out", "json", "jsonl"],
         accept_multiple_files=True,
         key=key("files"),
         max_upload_size=_LARGEST_LOG_MB,
@@ -54,7 +54,11 @@ def logs() -> tuple[Dropped, ...]:
     )
     found: list[Dropped] = []
     for file in files:
-        found += calibrate_state.read(file.name, file.getvalue(), file.file_id)
+        try:
+            found += calibrate_state.read(file.name, file.getvalue(), file.file_id)
+        except PlanError as error:
+            name = words.plain(file.name)
+            st.error(t("{name}: {why}", name=name, why=words.plain(said(error.text))), icon=":material/error:")
     if typed.strip():
         found += calibrate_state.read(calibrate_state.PASTED, typed, f"pasted {hash(typed)}")
     return tuple(found)
@@ -64,10 +68,9 @@ def choose_start(found: tuple[Dropped, ...]) -> Dropped:
     """The start that is shown, of several."""
     if len(found) == 1:
         return found[0]
-    places = range(len(found))
     chosen = st.selectbox(
         t("Start, one of {count}", count=len(found)),
-        places,
+        range(len(found)),
         key=key("start"),
         format_func=lambda place: found[place].name,
     )
@@ -76,10 +79,10 @@ def choose_start(found: tuple[Dropped, ...]) -> Dropped:
 
 def ask_for_the_rest(dropped: Dropped) -> tuple[str | None, str | None]:
     """(model, card) of the log: as it says them, to be corrected where it does not or where we read it wrongly."""
-    st.subheader(t("This start"), anchor=False)
+    left, right = st.columns(2)
     models, cards = [calibrate_request.FROM_PLAN, *catalogue_ids()], list(gpu_names())
     read_model = model_of(dropped.log)
-    model_id = st.selectbox(
+    model_id = left.selectbox(
         t("Model"),
         models,
         index=None if read_model is None else models.index(read_model),
@@ -91,19 +94,28 @@ def ask_for_the_rest(dropped: Dropped) -> tuple[str | None, str | None]:
         ),
     )
     read_card = card_of_log(dropped.log, state.value("gpu"))
-    gpu = st.selectbox(
+    gpu = right.selectbox(
         t("Card"),
         cards,
         index=None if read_card is None else cards.index(read_card),
         key=key(f"card_{dropped.name}"),
         placeholder=t("Not read from the log: choose it"),
+        help=t("Where a log prints a total and no name, the Plan page's card is taken if it has that total."),
     )
-    total = total_words(dropped.log)
-    if total is not None:
-        st.caption(t("The log prints {total} as the card's total.", total=total))
-    if dropped.log.model_name is not None:
-        st.caption(t("The log names the model {name}.", name=watch_words.inline_code(dropped.log.model_name)))
+    _told(dropped)
     return model_id, gpu
+
+
+def _told(dropped: Dropped) -> None:
+    """What the log itself says of model and card."""
+    name, total = dropped.log.model_name, total_words(dropped.log)
+    told = []
+    if name is not None:
+        told.append(t("The log names the model {name}.", name=watch_words.inline_code(name)))
+    if total is not None:
+        told.append(t("It prints {total} as the card's total.", total=total))
+    if told:
+        st.caption(" ".join(told))
 
 
 def nothing_read(dropped: Dropped) -> None:

@@ -23,6 +23,7 @@ from planner.calibration import Calibration
 from planner.calibration_evidence import calibrated_start
 from planner.facts import PlanError
 from planner.inventory import ModelDocuments
+from planner.log_file import decode_log
 from planner.measured_advice import MeasuredAnswer, measured_answer
 from planner.measured_start import MeasuredStart, from_log
 from planner.reconcile import Reconciliation, reconcile
@@ -98,10 +99,10 @@ def trying(action: Callable[[], None]) -> None:
 
 
 def read(name: str, content: bytes | str, file_id: str) -> tuple[Dropped, ...]:
-    """The starts of one log, read once a session."""
+    """The starts of one log, read once a session; raises `PlanError` for what is no text."""
     kept: dict[str, tuple[Dropped, ...]] = value("read") or {}
     if file_id not in kept:
-        starts = read_starts(content if isinstance(content, str) else _decoded(content))
+        starts = read_starts(content if isinstance(content, str) else decode_log(content))
         many = len(starts) > 1
         found = tuple(
             Dropped(name=f"{name} (start {place})" if many else name, log=log)
@@ -110,12 +111,6 @@ def read(name: str, content: bytes | str, file_id: str) -> tuple[Dropped, ...]:
         kept = dict(list(kept.items())[-_MOST_LOGS:]) | {file_id: found}
         keep("read", kept)
     return kept[file_id]
-
-
-def _decoded(content: bytes) -> str:
-    """The text of a log file: UTF-16 where its first bytes say so, else UTF-8 with what is not replaced."""
-    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    return content.decode(encoding, "replace")
 
 
 def says_something(log: StartupLog) -> bool:

@@ -13,6 +13,7 @@ from pages.parts.language import t
 from pages.parts.said import said
 from planner.calibration import refusal
 from planner.calibration_evidence import evidence_of
+from planner.facts import Finding
 
 _QUIET_CHART = {"displayModeBar": False, "scrollZoom": False}
 _MOST_UNREAD = 50
@@ -145,22 +146,18 @@ def watch_code(text: str) -> str:
     return f"`{head.replace('`', '')}` {remark}".strip()
 
 
-def unread(dropped: Dropped, settings: tuple[tuple[str, str], ...]) -> None:
-    """What of the log was not understood: lines that look like memory lines, and settings that no plan has."""
-    lines = dropped.log.unread[:_MOST_UNREAD]
-    if not lines and not settings and not dropped.log.findings:
+def unread(dropped: Dropped, findings: tuple[Finding, ...]) -> None:
+    """What of the log was not understood or not said: findings, and lines that look like memory lines."""
+    lines, told = dropped.log.unread[:_MOST_UNREAD], (*dropped.log.findings, *findings)
+    if not lines and not told:
         return
     with st.expander(
-        t("Not understood: {count}", count=len(dropped.log.unread) + len(settings)),
+        t("Not said or not understood: {count}", count=len(dropped.log.unread) + len(told)),
         icon=":material/help:",
         key=key("unread"),
     ):
-        for finding in dropped.log.findings:
+        for finding in told:
             st.markdown(f"{words.SEVERITY_ICONS[finding.severity]} {words.plain(said(finding.text))}")
-        if settings:
-            st.markdown(t("Settings that no plan reads:"))
-        for name, text in settings:
-            st.markdown(f"- `{name}` {words.plain(text)}")
         if lines:
             st.markdown(t("Lines:"))
         for line in lines:

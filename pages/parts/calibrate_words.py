@@ -66,7 +66,7 @@ def error(term: ComparedTerm) -> str:
 
 def _signed(shown: str) -> str:
     """A signed figure with a true minus, and no sign before a zero."""
-    is_zero = not any(sign in shown.split(" ")[0] for sign in "123456789")
+    is_zero = not any(sign in shown.split(" ", maxsplit=1)[0] for sign in "123456789")
     return shown.lstrip("+-") if is_zero else shown.replace("-", "−")
 
 
