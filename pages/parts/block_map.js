@@ -66,6 +66,7 @@ class View {
     Object.assign(this, { header, light, stretch, frame: null, asked: null });
     this.speak(header.words ?? {});
     this.root.classList.toggle("still", Boolean(header.still)); // one moment: there is no other step to go to
+    this.say.setAttribute("aria-live", header.still ? "off" : "polite"); // a pool that is watched changes by itself
     if (isNew) this.fit();
     if (isNew) this.cursor = Math.min(1, header.n - 1);
     this.slider.max = header.total - 1;

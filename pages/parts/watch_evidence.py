@@ -283,7 +283,8 @@ def _memory_bound(seen: Evidence) -> Verdict | None:
             numbers=_numbers(seen, *([full] if seen.minutes_full else []), *_lately(seen)),
             advice=_against_thrashing(seen),
         )
-    if seen.minutes_full > 0 and seen.settled_waiting:
+    is_full = seen.minutes_full > 0 or (seen.usage or 0.0) >= FULL_FRACTION
+    if is_full and seen.waiting:
         return Verdict(
             kind="full",
             title=t("Memory-bound: the pool is full"),
