@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pages.parts import words
-from pages.parts.compare_request import LONGEST
+from pages.parts.compare_request import LONGEST, PUBLISHED
 from pages.parts.language import mark, t
 from pages.parts.said import said
+from planner.inventory import ModelFacts
 from planner.matrix import STOPS, Sheet
 
 # What a cell says instead of a number, in the order in which cells that do not start are sorted.
@@ -53,7 +54,8 @@ class FitRow:
     """
 
     model_id: str
-    weights: str
+    weights: str  # the choice of the form
+    weights_format: str  # what the weights then are: a method such as awq, or a dtype
     kv_dtype: str
     own_limit_tokens: int
     numbers: NDArray[np.float64]
@@ -92,16 +94,31 @@ def columns_of(sheet: Sheet) -> tuple[tuple[str, int], ...]:
 def column_title(column: tuple[str, int]) -> str:
     """A column's heading: the card and how many."""
     name, number = column
-    return f"{name} ×{number}"
+    return f"{name.removeprefix('GeForce ')} ×{number}"
 
 
-def rows_of(sheet: Sheet, measure: str, weights: str, own_limit_tokens: int) -> Iterator[FitRow]:
+def model_titles(rows: tuple[FitRow, ...]) -> list[str]:
+    """Each row's model without its owner, unless two owners have a model of that name."""
+    owners: dict[str, set[str]] = {}
+    for row in rows:
+        owners.setdefault(_short(row.model_id), set()).add(row.model_id)
+    return [_short(row.model_id) if len(owners[_short(row.model_id)]) == 1 else row.model_id for row in rows]
+
+
+def _short(model_id: str) -> str:
+    return model_id.rsplit("/", 1)[-1]
+
+
+def rows_of(sheet: Sheet, measure: str, weights: str, model: ModelFacts) -> Iterator[FitRow]:
     """A sheet's rows, one a KV dtype."""
+    own_limit_tokens = model.max_position
+    own_format = model.dtype if model.quantization is None else model.quantization.method
     for place, dtype in enumerate(sheet.question.kv_dtypes):
         values = _values(sheet, place, measure)
         yield FitRow(
             model_id=sheet.model_id,
             weights=weights,
+            weights_format=own_format if weights == PUBLISHED else weights,
             kv_dtype=dtype,
             own_limit_tokens=own_limit_tokens,
             numbers=values,
@@ -156,7 +173,7 @@ def filtered(table: FitTable, search: str, *, only_starting: bool) -> FitTable:
     kept = [
         row
         for row in table.rows
-        if all(word in f"{row.model_id} {row.weights} {row.kv_dtype}".lower() for word in wanted)
+        if all(word in f"{row.model_id} {row.weights_format} {row.kv_dtype}".lower() for word in wanted)
         and (row.starts_somewhere or not only_starting)
     ]
     return FitTable(

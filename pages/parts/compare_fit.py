@@ -17,7 +17,7 @@ from pages.parts.said import said
 from planner import planning
 from planner.facts import PlanError
 from planner.gpu_catalog import find_gpu
-from planner.inventory import ModelDocuments
+from planner.inventory import ModelDocuments, ModelFacts
 from planner.matrix import MatrixQuestion, Sheet, Split, sheet
 from planner.model_catalog import catalogue_documents, search
 from planner.request import EngineFlags, PlanRequest
@@ -143,9 +143,9 @@ def _growing(
         for weights in asked.weights:
             found = _sheet(question, model_id, own, weights)
             if found is not None:
-                made, limit = found
+                made, model = found
                 table = replace(
-                    table, columns=columns_of(made), rows=(*table.rows, *rows_of(made, asked.measure, weights, limit))
+                    table, columns=columns_of(made), rows=(*table.rows, *rows_of(made, asked.measure, weights, model))
                 )
         yield done, len(documents), table
 
@@ -162,8 +162,8 @@ def _question(asked: CompareInput, base: PlanRequest) -> MatrixQuestion:
 
 def _sheet(
     question: MatrixQuestion, model_id: str, own: ModelDocuments | None, weights: str
-) -> tuple[Sheet, int] | None:
-    """A model's sheet and its own longest length; None where it cannot be quantised so, or not be read at all."""
+) -> tuple[Sheet, ModelFacts] | None:
+    """A model's sheet and its facts; None where it cannot be quantised so, or not be read at all."""
     quantization = None if weights == PUBLISHED else weights
     request = replace(
         question.request, model_id=model_id, flags=replace(question.request.flags, quantization=quantization)
@@ -174,7 +174,7 @@ def _sheet(
         return None
     if quantization is not None and model.quantization is not None:
         return None  # a checkpoint that is quantised already stands in its own row
-    return sheet(replace(question, request=replace(request, model_id="")), model), model.max_position
+    return sheet(replace(question, request=replace(request, model_id="")), model), model
 
 
 # -- below the table --------------------------------------------------------------------------------------------------

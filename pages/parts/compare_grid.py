@@ -11,8 +11,8 @@ import pandas as pd
 import streamlit as st
 
 from pages.parts import compare_cells, compare_state, downloads
-from pages.parts.compare_cells import UNBOUNDED, FitTable, column_title, shown
-from pages.parts.compare_request import LONGEST, PUBLISHED
+from pages.parts.compare_cells import UNBOUNDED, FitTable, column_title, model_titles, shown
+from pages.parts.compare_request import LONGEST
 from pages.parts.compare_state import key
 from pages.parts.language import t
 
@@ -36,7 +36,7 @@ _DARK = (
     "#2f7f75;#ffffff",
     "#7fd6c7;#06201b",
 )
-_STATIC_COLUMNS = 4
+_MODEL_PIXELS, _FORMAT_PIXELS = 190, 92
 
 
 def legend(measure: str) -> str:
@@ -53,7 +53,7 @@ def grid(table: FitTable, *, is_dark: bool) -> None:
         key=key("fit_grid"),
         height=_height(table),
         hide_index=True,
-        column_config=_columns(table),
+        column_config=_columns(),
         on_select="rerun",
         selection_mode="single-cell",
         alt=f"{compare_cells.summary(table)} {legend(table.measure)}",
@@ -66,7 +66,7 @@ def still(table: FitTable, *, is_dark: bool) -> None:
         _styled(table, is_dark=is_dark),
         height=_height(table),
         hide_index=True,
-        column_config=_columns(table),
+        column_config=_columns(),
         alt=t("The first rows of the table"),
     )
 
@@ -90,19 +90,20 @@ def csv_text(table: FitTable) -> str:
             shown(value, table.measure) if value < 0 or value >= UNBOUNDED else f"{value:.10g}"
             for value in row.numbers.tolist()
         ]
-        lead = [row.model_id, row.weights, row.kv_dtype, row.own_limit_tokens]
+        lead = [row.model_id, row.weights_format, row.kv_dtype, row.own_limit_tokens]
         writer.writerow([downloads.inert(cell) for cell in (*lead, *cells)])
     return text.getvalue()
 
 
 def frame(table: FitTable) -> pd.DataFrame:
     """The rows with their numbers: what is sorted by."""
-    lead = {
-        t("Model"): [row.model_id for row in table.rows],
-        t("Weights"): [t("as published") if row.weights == PUBLISHED else row.weights for row in table.rows],
-        "KV": [row.kv_dtype for row in table.rows],
-        t("Own limit"): [row.own_limit_tokens for row in table.rows],
+    lead: dict[str, list[Any]] = {
+        t("Model"): model_titles(table.rows),
+        t("Weights"): [row.weights_format for row in table.rows],
     }
+    if len({row.kv_dtype for row in table.rows}) > 1:
+        lead["KV"] = [row.kv_dtype for row in table.rows]
+    lead[t("Own limit")] = [row.own_limit_tokens for row in table.rows]
     numbers = np.array([row.numbers for row in table.rows])
     titles = [column_title(column) for column in table.columns]
     return pd.concat([pd.DataFrame(lead), pd.DataFrame(numbers, columns=titles)], axis=1)
@@ -110,24 +111,27 @@ def frame(table: FitTable) -> pd.DataFrame:
 
 def _styled(table: FitTable, *, is_dark: bool) -> Any:  # pandas' Styler
     data = frame(table)
-    titles = list(data.columns[_STATIC_COLUMNS:])
+    num_lead = len(data.columns) - len(table.columns)
+    titles = list(data.columns[num_lead:])
     formats: dict[Any, Any] = {title: lambda value: shown(value, table.measure) for title in titles}
-    formats[data.columns[_STATIC_COLUMNS - 1]] = "{:,.0f}"
+    formats[data.columns[num_lead - 1]] = "{:,.0f}"
     styler = data.style.format(formats)
     if data.size > _MOST_SHADED_CELLS:
         return styler
     pairs = [pair.split(";") for pair in (_DARK if is_dark else _LIGHT)]
     css = np.array([f"background-color: {back}; color: {text}" for back, text in pairs])
     shades = np.array([row.shades for row in table.rows], dtype=np.int64)
-    lead = np.full((len(table.rows), _STATIC_COLUMNS), "")
+    lead = np.full((len(table.rows), num_lead), "")
     styles = pd.DataFrame(np.concatenate([lead.astype(css.dtype), css[shades]], axis=1), columns=data.columns)
     return styler.apply(lambda _: styles, axis=None)
 
 
-def _columns(table: FitTable) -> dict[Any, Any]:
-    names = list(frame(table).columns[:_STATIC_COLUMNS])
-    narrow = {name: st.column_config.Column(width="small") for name in names[1:]}
-    return {names[0]: st.column_config.TextColumn(pinned=True, width="medium"), **narrow}
+def _columns() -> dict[Any, Any]:
+    return {
+        t("Model"): st.column_config.TextColumn(pinned=True, width=_MODEL_PIXELS),
+        t("Weights"): st.column_config.TextColumn(width=_FORMAT_PIXELS),
+        "KV": st.column_config.TextColumn(width=_FORMAT_PIXELS),
+    }
 
 
 def _height(table: FitTable) -> int:
