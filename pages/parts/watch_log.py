@@ -47,6 +47,7 @@ def _terms(log: StartupLog) -> None:
     st.dataframe(pd.DataFrame(rows), hide_index=True, key=key("log_terms"))
     if not isinstance(answered, PlanError):
         st.caption(_plan_words(log, answered))
+    st.page_link("calibrate.py", label=t("Calibrate: every term of a log against the plan"), icon=":material/tune:")
 
 
 def _plan_words(log: StartupLog, answered: state.Answer) -> str:
