@@ -51,14 +51,15 @@ def charged(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
     best = int(max(constants.SMALLEST_GRAPH_GIB, graphs * (constants.V2_ESTIMATE_FACTOR if is_v2 else 1.0)) * GIB)
     width = constants.V2_ESTIMATE_HALF_WIDTH if is_v2 else constants.ESTIMATE_HALF_WIDTH
     experts = _dearer_experts_bytes(model, resolved, pp_rank)
+    gdn, dearer_gdn = _gdn_kernel_bytes(model, resolved, pp_rank)
     return Estimate(
-        best_bytes=best + transient,
+        best_bytes=best + transient + gdn,
         low_bytes=int(best * (1 - width)),
-        high_bytes=int(best * (1 + width)) + experts + 2 * transient,
+        high_bytes=int(best * (1 + width)) + experts + 2 * transient + dearer_gdn,
         basis=Basis(
             kind="measured", note="fitted to vLLM's printed estimates, 0.19 to 0.24 (21 models), one GDN report"
         ),
-        formula=f"{len(resolved.capture_sizes)} sizes, {terms} = {(best + transient) / GIB:.2f} GiB estimated by vLLM",
+        formula=f"{len(resolved.capture_sizes)} sizes, {terms} = {(best + transient + gdn) / GIB:.2f} GiB estimated by vLLM",
     )
 
 
@@ -144,6 +145,16 @@ def _layer_counts(model: ModelFacts, resolved: Resolved, pp_rank: int) -> tuple[
         drafting = drafts.captured_layers(drafts.speculation(model, resolved), resolved)
     num_moe += sum(any(isinstance(module, Experts) for module in layer.modules) for layer in drafting)
     return len(span) + len(drafting), num_moe
+
+
+def _gdn_kernel_bytes(model: ModelFacts, resolved: Resolved, pp_rank: int) -> tuple[int, int]:
+    """(best, high) of what the first capture of the stage's gated-delta-net layers adds, V1 runner."""
+    if resolved.runner != "v1":
+        return 0, 0
+    span = layer_ranges(len(model.layers), resolved.pp)[pp_rank]
+    layers = sum(any(cache.kind == "gdn" for cache in model.layers[index].caches) for index in span)
+    best, high = constants.ESTIMATE_PER_GDN_LAYER_GIB, constants.ESTIMATE_PER_GDN_LAYER_HIGH_GIB
+    return int(layers * best * GIB), int(layers * high * GIB)
 
 
 def _gdn_transient_bytes(model: ModelFacts, resolved: Resolved) -> int:

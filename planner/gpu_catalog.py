@@ -79,7 +79,7 @@ def custom_gpu(memory_bytes: int, name: str | None = None) -> GpuFacts:
     label = name or f"custom card, {memory_bytes / GIB:.4g} GiB"
     return GpuFacts(
         name=label,
-        vendor="unknown",
+        vendor=_vendor_named(label),
         nvml_names=(),
         total=total,
         driver_total_bytes=None,
@@ -88,6 +88,14 @@ def custom_gpu(memory_bytes: int, name: str | None = None) -> GpuFacts:
         bandwidth_bytes_per_second=None,
         bf16_flops_per_second=None,
     )
+
+
+def _vendor_named(label: str) -> str:
+    """The maker that a card's own name tells, or "unknown", which is planned as NVIDIA's."""
+    words = label.lower()
+    if any(sign in words for sign in ("radeon", "instinct", "amd ")):
+        return "AMD"
+    return "Intel" if "intel" in words or re.search(r"\barc [ab]\d", words) else "unknown"
 
 
 # -- the catalogue file -----------------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ from planner.units import GIB
 from planner.versions import Era, Version
 
 _LATE_UNIFIED = Version(0, 28, 0)
+_FIRST_LARGER = Version(0, 18, 0)  # Qwen3-14B on one H100: 0.13 GiB in 0.15, 0.16 and 0.17, 0.25 in 0.18
+_LARGEST_RADEON_BYTES = 64 * GIB  # graphics cards; accelerators hold more
 
 
 def non_torch_growth(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Estimate:
@@ -73,6 +75,8 @@ def _one_card(model: ModelFacts, resolved: Resolved) -> Constant:
     if resolved.era >= Era.V021_026:
         return constants.NON_TORCH_021
     if resolved.era >= Era.V017_020:
+        if resolved.version < _FIRST_LARGER:
+            return constants.NON_TORCH_017_FIRST
         if resolved.pp > 1:
             return constants.NON_TORCH_017_PP
         return constants.NON_TORCH_017_UNALIGNED_LOGITS if model.vocab_size % 4 else constants.NON_TORCH_017
@@ -104,7 +108,10 @@ def _unified(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Constant:
 def _amd(resolved: Resolved) -> Constant:
     if resolved.tp > 1:
         return constants.NON_TORCH_AMD_TP
-    return constants.NON_TORCH_AMD_APU if resolved.gpu.is_unified_memory else constants.NON_TORCH_AMD
+    if resolved.gpu.is_unified_memory:
+        return constants.NON_TORCH_AMD_APU
+    is_radeon = resolved.gpu.total.best_bytes < _LARGEST_RADEON_BYTES
+    return constants.NON_TORCH_RADEON if is_radeon else constants.NON_TORCH_AMD
 
 
 def _nvlink_before_017(tensor_parallel_size: int) -> Constant:
@@ -125,5 +132,5 @@ def _nvlink_017(num_layers: int, tensor_parallel_size: int) -> Constant:
 def _pcie(tensor_parallel_size: int) -> Constant:
     """0.17 on, over PCIe: `0.20*TP - 0.15` GiB."""
     best = constants.TP_PCIE_PER_RANK_GIB * tensor_parallel_size + constants.TP_PCIE_BASE_GIB
-    source = "4090 TP 2, RTX PRO 6000 TP 2 and 4"
-    return Constant(best=best, low=best * 0.4, high=best + 0.8, source=source, rows=3, models=3)
+    source = "4090 TP 2, RTX PRO 6000 TP 2 and 4; L40S TP 4 the low end"
+    return Constant(best=best, low=best * 0.3, high=best + 0.8, source=source, rows=4, models=4)

@@ -88,6 +88,8 @@ NON_TORCH_V1_TP_NVLINK = Constant(
     best=0.70, low=0.20, high=2.10, source="H100 TP 2 0.55, H200 TP 2 0.75 GiB", rows=2, models=2
 )
 NON_TORCH_V1_TP_NVLINK_HIGH_PER_RANK_GIB = 0.20  # eight B200 with fused all-reduce (0.13) left 3.5 GiB
+# 0.17.0 left what 0.15 and 0.16 left, on the same card with the same model; 0.18 twice as much.
+NON_TORCH_017_FIRST = Constant(best=0.13, low=0.05, high=0.33, source="Qwen3-14B on an H100, 0.17.0", rows=1, models=1)
 NON_TORCH_017 = Constant(best=0.25, low=0.23, high=0.33, source="0.19 H100 logs", rows=38, models=18)
 # Granite's 49,155 columns (3.1-2B, 3.1-8B, 3.3-8B) left 0.46 GiB, 49,156 (Granite vision) and all other vocabularies 0.25: rows
 # of logits that do not begin on 16 bytes take kernels with local memory, which the driver reserves for every multiprocessor.
@@ -109,6 +111,8 @@ TP_PCIE_BASE_GIB = -0.15
 NON_TORCH_AMD_APU = Constant(best=0.50, low=0.20, high=1.60, source="Strix Halo", rows=2, models=1)
 # Beside the activation on one MI300X: 1.1 (0.17.1), 2.2 (V0), 3.6 GiB (0.31, an encoder in it); hipBLASLt keeps 76 MiB.
 NON_TORCH_AMD = Constant(best=1.10, low=0.30, high=3.60, source="MI300X pools", rows=3, models=3)
+# A graphics card: 0.37 GiB beside weights and sampler (0.15 or 0.16, eager).
+NON_TORCH_RADEON = Constant(best=0.40, low=0.10, high=1.40, source="RX 7900 GRE", rows=1, models=1)
 NON_TORCH_AMD_TP = Constant(best=3.50, low=1.00, high=5.60, source="R9700 TP 4", rows=1, models=1)
 NON_TORCH_XPU = Constant(best=1.50, low=0.90, high=1.70, source="Arc Pro B60, V1 runner", rows=1, models=1)
 NON_TORCH_XPU_V2 = Constant(best=0.83, low=0.60, high=1.50, source="Arc Pro B60, V2 runner", rows=1, models=1)
@@ -134,6 +138,10 @@ ESTIMATE_PER_THOUSAND_HIDDEN_GIB = 0.126
 ESTIMATE_PER_MOE_LAYER_GIB = 0.010
 ESTIMATE_PER_MOE_LAYER_HIGH_GIB = 0.030
 ESTIMATE_HALF_WIDTH = 0.40
+# The first capture of a gated-delta-net layer brings its kernels along, however small the sizes: Qwen3.5-4B 0.14 and 9B 0.08 GiB
+# above the line (24 such layers each), 27B 0.44 to 0.83 (48), a 27B with five sizes up to 16 0.54.
+ESTIMATE_PER_GDN_LAYER_GIB = 0.006
+ESTIMATE_PER_GDN_LAYER_HIGH_GIB = 0.014
 V2_ESTIMATE_FACTOR = (
     0.6  # 0.29 on: 0.43 GiB for Llama-3.1-8B (A100), 0.69 for Qwen3.8-27B (96 GB Blackwell), GB10 (4 models) above
 )

@@ -32,9 +32,10 @@ _PLAIN: dict[str, tuple[int, int, str]] = {
     "ENCODER_RESIDUAL_COPIES": (2, 2, "Qwen3.8-27B, 0.27.1; a 4B on an L4"),
     "COLD_COMPILE_EXTRA_TABLES_SM120": (3, 2, "Qwen3-32B and a 70B on a 96 GB Blackwell"),
     "GDN_ESTIMATE_BYTES_PER_TOKEN": (1, 1, "one report that compares two releases, 0.26"),
+    "ESTIMATE_PER_GDN_LAYER_GIB": (5, 3, "Qwen3.5-4B and 9B, Qwen3.6 and 3.8-27B, 0.19 to 0.27"),
     "V2_ESTIMATE_FACTOR": (6, 6, "Llama-3.1-8B (A100), Qwen3.8-27B (96 GB Blackwell), GB10 (4 models)"),
     "TP_NVLINK_BASE_GIB": (11, 5, "0.19 H100 TP 2 and 4 logs"),
-    "TP_PCIE_PER_RANK_GIB": (3, 3, "4090 TP 2, RTX PRO 6000 TP 2 and 4"),
+    "TP_PCIE_PER_RANK_GIB": (4, 4, "4090 TP 2, RTX PRO 6000 TP 2 and 4, L40S TP 4"),
     "NON_TORCH_V1_TP_NVLINK_HIGH_PER_RANK_GIB": (1, 1, "gpt-oss-120b on eight B200, 0.13"),
     "NON_TORCH_UNIFIED_PER_WEIGHT": (6, 5, "GB10 and Thor logs and pools, 0.18 to 0.27"),
 }

@@ -176,7 +176,8 @@ class DeepseekV4(Fp8):
 def mxfp4_experts(kernels: KernelChoice, *, is_gpt_oss: bool) -> Format:
     """MXFP4 experts as the kernel that vLLM picks pads them (fused_moe/oracle/mxfp4.py).
 
-    gpt-oss: TRT-LLM on compute capability 10, Triton on 9.0, Marlin elsewhere, 256 on AMD. Others never take Triton.
+    gpt-oss: TRT-LLM on compute capability 10, Triton on 9.0 (Marlin there before vLLM brought triton_kernels along), Marlin
+    elsewhere, 256 on AMD. Others never take Triton.
     """
     backend = _mxfp4_backend(kernels, is_gpt_oss=is_gpt_oss)
     hidden, intermediate = _PADDING_BY_BACKEND[backend]
@@ -187,6 +188,8 @@ def mxfp4_experts(kernels: KernelChoice, *, is_gpt_oss: bool) -> Format:
 
 
 _HOPPER = (9, 0)
+# third_party/triton_kernels: not in 0.11.0 (an optional package there), in 0.14.0; H100 logs show Marlin's 65.97 GiB in 0.10.
+_FIRST_MINOR_WITH_TRITON_KERNELS = 12
 # triton_kernels' Hopper value layout: 64.38 GiB logged for gpt-oss-120b and 13.47 for 20b fit inputs rounded up to this.
 _HOPPER_COLUMNS = 256
 _PADDING_BY_BACKEND = {
@@ -210,7 +213,8 @@ def _mxfp4_backend(kernels: KernelChoice, *, is_gpt_oss: bool) -> str:
         return "xpu" if kernels.vendor == "Intel" else "aiter"
     if kernels.capability[0] == 10:
         return "flashinfer_trtllm"
-    return "triton" if is_gpt_oss and kernels.capability == _HOPPER else "marlin"
+    is_triton = is_gpt_oss and kernels.capability == _HOPPER and kernels.vllm_minor >= _FIRST_MINOR_WITH_TRITON_KERNELS
+    return "triton" if is_triton else "marlin"
 
 
 class Mxfp4(Method):

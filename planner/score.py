@@ -23,8 +23,9 @@ from planner.versions import Era, era_of, parse_version
 Group = Literal["0.17-0.20 on H100", "other, version stated", "version not stated"]
 
 # One release per era to try when a row states none.
-_CANDIDATES = {"v0": ("0.7.3", "0.6.6"), "v1": ("0.11.0", "0.19.0", "0.23.0", "0.27.1", "0.31.0")}
+_CANDIDATES = {"v0": ("0.7.3", "0.6.6"), "v1": ("0.11.0", "0.14.0", "0.19.0", "0.23.0", "0.27.1", "0.31.0")}
 _LARGEST_UNEXPLAINED_SHARE = 0.25
+_OTHER_RANK = 1.01  # a printed pool this much above what the tokens fill is another rank's
 _TERMS = (  # (name, logged field)
     ("weights", "model_load_gib"),
     ("activation", "activation_peak_gib"),
@@ -218,6 +219,8 @@ def _term(row: TruthRow, answer: Plan, name: str, field: str) -> Comparison | No
     logged = row.number(field)
     if logged is None:
         return None
+    if name == "kv_pool":
+        logged = _bounding_pool_gib(row, answer, logged)
     rank = answer.ranks[_printed_stage(row, answer)]
     if name == "needed":
         return Comparison(name=name, predicted=answer.pool.needed_bytes / GIB, logged=logged)
@@ -236,6 +239,21 @@ def _term(row: TruthRow, answer: Plan, name: str, field: str) -> Comparison | No
         low=estimate.low_bytes / GIB,
         high=estimate.high_bytes / GIB,
     )
+
+
+def _bounding_pool_gib(row: TruthRow, answer: Plan, printed_gib: float) -> float:
+    """The pool that the logged tokens fill, where a tensor-parallel row prints a larger one: another rank's.
+
+    vLLM prints a pool for every rank, and the smallest one gives the tokens (V0's driver samples, its workers do not). A failed
+    V0 start states them as the length that would fit.
+    """
+    tokens = row.number("kv_cache_tokens")
+    if tokens is None and row.engine == "v0":
+        tokens = row.number("error_estimated_max_len")
+    if tokens is None or answer.request.flags.tensor_parallel_size == 1 or len(answer.pool.groups) != 1:
+        return printed_gib
+    filled_gib = tokens * answer.pool.kv_bytes_per_token / GIB
+    return filled_gib if printed_gib > filled_gib * _OTHER_RANK else printed_gib
 
 
 def _printed_stage(row: TruthRow, answer: Plan) -> int:

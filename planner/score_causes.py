@@ -73,7 +73,9 @@ def _unexplained(item: Scored, error: float, known: Sequence[tuple[CauseKind, fl
     left = -error - sum(-part for _, part in known)
     direction = "less" if error < 0 else "more"
     seen = f"The log prints {printed} alone" if known else "The log prints no other term"
-    text = f"Unexplained: {seen}; {abs(left):.2f} GiB {direction} left the budget than the rules know. {_suspicion(item)}"
+    text = (
+        f"Unexplained: {seen}; {abs(left):.2f} GiB {direction} left the budget than the rules know. {_suspicion(item)}"
+    )
     explained = 1 - abs(left / error) if error else 0.0
     return Cause(kind="unexplained", text=text.strip(), explained_fraction=max(0.0, explained))
 

@@ -1,16 +1,24 @@
 """Out-of-sample figures: every row's pool with its constants refitted on the rows of all other models.
 
 What is fitted to logs enters a pool as one sum (sampler, layers, kernels, buffers, graphs). A refit without a model moves that
-sum by the median of what the other models of the same class leave unexplained, each model counting once.
+sum by the median of what the other models of the same class leave unexplained, each model counting once. The band is refitted
+too: a median of few or of scattered models is itself uncertain, which widens the band in quadrature.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import hypot, sqrt
 from statistics import median
 
 from planner.score import Comparison, Scored
+
+# 90 % of a normal spread, times what a median's standard error has over a mean's (sqrt(pi / 2)).
+_NINETY_PERCENT_OF_A_MEDIAN = 1.645 * 1.2533
+_SPREAD_OF_A_DEVIATION = (
+    1.4826  # a normal standard deviation over the median absolute one, which an outlier leaves alone
+)
 
 
 def leave_one_model_out(scored: Sequence[Scored]) -> tuple[Scored, ...]:
@@ -24,8 +32,8 @@ def _moved(item: Scored, scored: Sequence[Scored]) -> Scored | None:
     pool = item.find("kv_pool")
     if not left or pool is None:
         return None
-    shift = median(left)
-    return replace(item, comparisons=tuple(_shifted(c, shift) if c is pool else c for c in item.comparisons))
+    shift, doubt = median(left), _doubt(left)
+    return replace(item, comparisons=tuple(_refitted(c, shift, doubt) if c is pool else c for c in item.comparisons))
 
 
 def _left_by_model(item: Scored, scored: Sequence[Scored]) -> list[float]:
@@ -46,10 +54,20 @@ def _weights_error(item: Scored) -> float:
     return weights.predicted - weights.logged if weights is not None else 0.0
 
 
-def _shifted(pool: Comparison, shift: float) -> Comparison:
+def _doubt(left: Sequence[float]) -> float:
+    """The half-width in which the median of these models is known, 90 %; of one model alone, what it leaves."""
+    if len(left) == 1:
+        return abs(left[0])
+    middle = median(left)
+    spread = _SPREAD_OF_A_DEVIATION * median(abs(value - middle) for value in left)
+    return _NINETY_PERCENT_OF_A_MEDIAN * spread / sqrt(len(left))
+
+
+def _refitted(pool: Comparison, shift: float, doubt: float) -> Comparison:
+    best = pool.predicted + shift
     return replace(
         pool,
-        predicted=pool.predicted + shift,
-        low=None if pool.low is None else pool.low + shift,
-        high=None if pool.high is None else pool.high + shift,
+        predicted=best,
+        low=None if pool.low is None else best - hypot(pool.predicted - pool.low, doubt),
+        high=None if pool.high is None else best + hypot(pool.high - pool.predicted, doubt),
     )

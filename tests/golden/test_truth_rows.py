@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.score import CARRIED_ROWS, Scored, score_rows
+from planner.score import Scored, score_rows
 from planner.score_report import card_errors, coverage, quantile, relative_errors, verdicts
-from planner.truth import TruthRow, read_rows
+from planner.truth import CARRIED_ROWS, TruthRow, read_rows
 
 _GROUPS = ("0.17-0.20 on H100", "other, version stated", "version not stated")
 

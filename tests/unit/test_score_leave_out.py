@@ -41,8 +41,40 @@ def test_a_pool_moves_by_the_median_of_the_other_models() -> None:
     pool = _pools(rows)["a-5.0"]
 
     assert pool.predicted == pytest.approx(5.0 - 0.3)
-    assert pool.low == pytest.approx(3.7)
-    assert pool.high == pytest.approx(5.7)
+
+
+def test_scattered_models_widen_the_refitted_band_in_quadrature() -> None:
+    rows = [_scored("a", 5.0, 5.0), _scored("b", 6.0, 5.8), _scored("c", 7.0, 6.6)]
+
+    pool = _pools(rows)["a-5.0"]
+
+    # b and c lie 0.1 beside their median: 0.1 * 1.4826 * 1.645 * 1.2533 / sqrt(2) = 0.2161
+    assert pool.low == pytest.approx(4.7 - (1 + 0.2161**2) ** 0.5, abs=1e-4)
+    assert pool.high == pytest.approx(4.7 + (1 + 0.2161**2) ** 0.5, abs=1e-4)
+
+
+def test_models_that_agree_leave_the_band_as_wide_as_it_was() -> None:
+    rows = [_scored("a", 5.0, 5.0), _scored("b", 6.0, 5.8), _scored("c", 7.0, 6.8)]
+
+    pool = _pools(rows)["a-5.0"]
+
+    assert (pool.low, pool.high) == pytest.approx((3.8, 5.8))
+
+
+def test_what_one_model_alone_teaches_is_doubted_by_all_that_it_moves() -> None:
+    rows = [_scored("a", 5.0, 5.0), _scored("b", 6.0, 5.25)]
+
+    pool = _pools(rows)["a-5.0"]
+
+    assert (pool.low, pool.high) == pytest.approx((4.25 - 1.25, 4.25 + 1.25))
+
+
+def test_one_outlier_does_not_widen_what_many_agree_on() -> None:
+    rows = [_scored("a", 5.0, 5.0), _scored("b", 6.0, 6.0), _scored("c", 7.0, 7.0), _scored("d", 60.0, 49.0)]
+
+    pool = _pools(rows)["a-5.0"]
+
+    assert (pool.low, pool.high) == pytest.approx((4.0, 6.0))
 
 
 def test_rows_of_the_same_model_count_once_and_never_for_themselves() -> None:

@@ -37,7 +37,14 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
     path.write_text(record_text(rows), encoding="utf-8")
 
-    assert read_record(path) == record_of(rows)
+    kept = read_record(path)
+
+    assert kept.scored == record_of(rows).scored
+    moved = [(pool.predicted, pool.low) for item in kept.left_out if (pool := item.find("kv_pool")) is not None]
+    expected = [
+        (pool.predicted, pool.low) for item in record_of(rows).left_out if (pool := item.find("kv_pool")) is not None
+    ]
+    assert moved == [pytest.approx(each) for each in expected]
 
 
 def base_of_skipped() -> dict:
