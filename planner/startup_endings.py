@@ -17,16 +17,13 @@ _STARTED = re.compile(
 _MEMORY_FAILURE = re.compile(
     r"No available memory for the cache blocks|is larger than the available KV cache memory|max seq len|at least one request"
     r"|maximum number of tokens that can be stored in KV cache|is less than desired GPU memory util|OutOfMemoryError"
-    r"|out of memory|is less than the engine's budget|emory on (?:device|node) .*on startup\W*$"
+    r"|(?:CUDA|HIP|XPU|NPU|GPU)(?: error:)? out of memory|is less than the engine's budget|emory on (?:device|node) .*on startup\W*$"
 )
 _ENGINE_FAILURE = re.compile(
     r"Engine core initialization failed|Engine process failed to start|EngineCore failed to start|WorkerProc initialization failed"
 )
 _EXCEPTION = re.compile(r"(?:^|[\])] |\s)((?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): \S")
 _ERROR_LEVEL = re.compile(r"ERROR \d\d-\d\d")
-_ENDING = re.compile(
-    f"{_STARTED.pattern}|{_MEMORY_FAILURE.pattern}|{_ENGINE_FAILURE.pattern}|Traceback|Error: |Exception: "
-)
 _FIELDS = tuple(field.name for field in fields(ErrorReading))
 
 
@@ -43,14 +40,14 @@ class Ending:
     def take(self, record: Record) -> bool:
         """Notes what a record says of the end; whether it says anything."""
         text = record.text
-        if _ENDING.search(text) is None:
+        if not _may_tell(text):
             return False
         if _STARTED.search(text) is not None:
             self.is_started = True
             return True
         self.has_traceback = self.has_traceback or "Traceback (most recent call last)" in text
         if self.is_started:
-            return False
+            return _MEMORY_FAILURE.search(text) is not None  # of a request, not of the start
         if _MEMORY_FAILURE.search(text) is not None:
             return self._fail_of_memory(record)
         return self._fail(shown_line(record.number, text), text)
@@ -99,3 +96,25 @@ class Ending:
 
 def _num_said(reading: ErrorReading | None) -> int:
     return 0 if reading is None else sum(getattr(reading, name) is not None for name in _FIELDS)
+
+
+def _may_tell(text: str) -> bool:
+    """Whether a line may hold any of the patterns: each of them holds one of these pieces."""
+    return (
+        "rror" in text
+        or "xception" in text
+        or "Traceback" in text
+        or "startup" in text
+        or "server " in text
+        or "Uvicorn" in text
+        or "throughput: " in text
+        or "HTTP/1" in text
+        or "vailable" in text
+        or "max seq len" in text
+        or "at least one" in text
+        or "stored in KV" in text
+        or "less than" in text
+        or "out of memory" in text
+        or "nitialization failed" in text
+        or "failed to start" in text
+    )

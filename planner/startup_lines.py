@@ -10,11 +10,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 
 _BATCH = 20_000
 _LOOK_AHEAD = 12
 LONGEST_LINE = 200_000
+_LONGEST_KEPT = 2_000
 _COLOURS = re.compile(
     r"(?:\x1b|\\u001b|\\x1b|\\033|\^\[|\u241b)\[[0-9;?]*[A-Za-z]|\[\d{1,3}(?:;\d{1,3})*m|[\x00\u200b\ufeff]"
 )
@@ -90,11 +92,16 @@ def records(lines: Iterable[str], *, first: int = 1) -> Iterator[Record]:
     """The records of `lines`, the first of which has the number `first`."""
     source = iter(lines)
     batch = list(islice(source, _BATCH))
+    was_traffic = False
     while batch:
         following = list(islice(source, _BATCH))
         batch_and_more = [*batch, *following[:_LOOK_AHEAD]]
         for index, line in enumerate(batch):
+            is_traffic = "throughput: " in line or "HTTP/1" in line
+            if is_traffic and was_traffic:
+                continue  # the first tells that the engine runs; nothing else does a hundred thousand times
             if is_relevant(line):
+                was_traffic = is_traffic
                 yield from _expand(first + index, line, batch_and_more[index + 1 : index + 1 + _LOOK_AHEAD])
         first += len(batch)
         batch = following
@@ -103,15 +110,25 @@ def records(lines: Iterable[str], *, first: int = 1) -> Iterator[Record]:
 def _expand(number: int, line: str, below: list[str]) -> Iterator[Record]:
     """The records of one physical line: its message's lines, split where a progress bar overwrote itself."""
     for overwritten in line.split("\r") if "\r" in line else (line,):
-        if not is_relevant(overwritten):
-            continue
-        message = clean(overwritten).replace("\r", "\n")
-        if len(message) > 200 and len(_HEAD.findall(message)) > 1:  # a paste that lost its line ends, or two writers
-            message = _HEAD.sub(r"\n\g<0>", message)
-        pieces = message.split("\n")
+        split = _pieces if len(overwritten) <= _LONGEST_KEPT else _split
+        pieces = split(overwritten) if is_relevant(overwritten) else ()
         for index, piece in enumerate(pieces):
-            if piece and not piece.isspace():
-                yield Record(number=number, text=piece, below=(*pieces[index + 1 :], *below)[:_LOOK_AHEAD])
+            yield Record(number=number, text=piece, below=(*pieces[index + 1 :], *below)[:_LOOK_AHEAD])
+
+
+def _split(line: str) -> tuple[str, ...]:
+    """The lines of a physical line's message: a JSON text holds several, and so does a paste that lost its line ends."""
+    message = clean(line).replace("\r", "\n")
+    if _num_levels(message) > 1 and len(_HEAD.findall(message)) > 1:
+        message = _HEAD.sub(r"\n\g<0>", message)
+    return tuple(piece for piece in message.split("\n") if piece and not piece.isspace())
+
+
+_pieces = lru_cache(maxsize=8192)(_split)  # ranks and restarts print the same lines again and again
+
+
+def _num_levels(text: str) -> int:
+    return text.count("INFO ") + text.count("ERROR ") + text.count("WARNING ") + text.count("DEBUG ")
 
 
 def clean(line: str) -> str:
@@ -125,9 +142,23 @@ def clean(line: str) -> str:
         if inner is None:
             break
         line, stripped = inner, inner.strip()
-    if "\x1b" in line or "[" in line or "\x00" in line or "\\" in line:
+    if _may_be_coloured(line):
         line = _COLOURS.sub("", line)
     return line.replace("\u00a0", " ") if "\u00a0" in line else line
+
+
+def _may_be_coloured(line: str) -> bool:
+    return (
+        "\x1b" in line
+        or "\\" in line
+        or "[0" in line
+        or "[1" in line
+        or "[3" in line
+        or "[9" in line
+        or "^[" in line
+        or not line.isascii()
+        or "\x00" in line
+    )
 
 
 def _message(text: str) -> str | None:

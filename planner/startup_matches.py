@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from planner.startup_facts import LogLine
 from planner.startup_lines import Record, joined, last_joined
-from planner.startup_texts import TEXTS, MessageText
+from planner.startup_ranks import Process, process_before, source_before
+from planner.startup_texts import TEXTS_BY_PIECE, MessageText
 
 _LONGEST_SHOWN = 600
+_LONGEST_KEPT = 2_000
 _MEMORY_LOOK = re.compile(r"\d ?[GM]i?B\b|KV cache|(?:gpu|cpu|cuda) blocks", re.IGNORECASE)
 # Lines with a size that says nothing of a start's memory, or whose figures another line holds.
 _KNOWN_OTHERWISE = re.compile(
@@ -23,11 +26,13 @@ _KNOWN_OTHERWISE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One known message in a record."""
+    """One known message in a record, who printed it, and from which source line."""
 
     message: MessageText
     match: re.Match[str]
     line: LogLine
+    process: Process
+    source: tuple[str, int] | None
     last_number: int = 0  # of the last line it takes in, where it was wrapped
 
     @property
@@ -38,36 +43,48 @@ class Found:
 
 def find_messages(record: Record) -> list[Found]:
     """The known messages in a record; one that the paste wrapped is found with the lines below."""
-    text = record.text
-    found: list[Found] = []
-    begun: list[MessageText] = []
-    for message in TEXTS:
-        if message.anchor not in text:
-            continue
-        here = [
-            Found(message=message, match=match, line=shown_line(record.number, text, match))
-            for match in message.pattern.finditer(text)
-        ]
-        found += here
-        if not here:
-            begun.append(message)
-    complete = {one.message.anchor for one in found}
-    begun = [message for message in begun if message.anchor not in complete]
+    here, begun = (_in_kept if len(record.text) <= _LONGEST_KEPT else _in_text)(record.text)
+    found = [replace(one, line=LogLine(number=record.number, text=one.line.text)) for one in here]
     return found + _wrapped(record, begun) if begun and record.below else found
 
 
-def _wrapped(record: Record, begun: list[MessageText]) -> list[Found]:
+def _in_text(text: str) -> tuple[tuple[Found, ...], tuple[MessageText, ...]]:
+    """The messages in a text, and those that only begin there."""
+    found: list[Found] = []
+    begun: list[MessageText] = []
+    for piece, messages in TEXTS_BY_PIECE:
+        if piece in text:
+            for message in messages:
+                if message.anchor in text:
+                    here = [_found(message, match, 0) for match in message.pattern.finditer(text)]
+                    found += here
+                    begun += [] if here else [message]
+    complete = {one.message.anchor for one in found}
+    return tuple(found), tuple(message for message in begun if message.anchor not in complete)
+
+
+_in_kept = lru_cache(maxsize=8192)(_in_text)  # ranks and restarts print the same lines again and again
+
+
+def _found(message: MessageText, match: re.Match[str], number: int, last_number: int = 0) -> Found:
+    text, begin = match.string, match.start()
+    return Found(
+        message=message,
+        match=match,
+        line=shown_line(number, text, match),
+        process=process_before(text, begin),
+        source=source_before(text, begin),
+        last_number=last_number,
+    )
+
+
+def _wrapped(record: Record, begun: tuple[MessageText, ...]) -> list[Found]:
     """The messages that begin in a record and end in the lines below it."""
     whole = joined(record)
     if len(whole) <= len(record.text):
         return []
     return [
-        Found(
-            message=message,
-            match=match,
-            line=shown_line(record.number, whole, match),
-            last_number=last_joined(record),
-        )
+        _found(message, match, record.number, last_joined(record))
         for message in begun
         for match in message.pattern.finditer(whole)
         if match.start() < len(record.text)

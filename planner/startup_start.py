@@ -10,7 +10,6 @@ from planner.startup_endings import Ending
 from planner.startup_facts import LogLine
 from planner.startup_lines import Record
 from planner.startup_matches import Found, find_messages, looks_like_memory, shown_line
-from planner.startup_ranks import process_before, process_name, rank_name, source_before
 from planner.startup_settings import read_settings
 from planner.startup_texts import BYTE_FACTS, COUNT_FACTS, GIB_FACTS, NUMBER_FACTS
 from planner.units import GIB
@@ -20,6 +19,7 @@ _LARGEST_GIB = 100_000.0
 _LEAST_OF_RANK = frozenset(["available_kv", "kv_given", "suggested_kv_to_fit", "suggested_kv_to_fill", "free_at_start"])
 _LEAST_OF_START = frozenset(["kv_cache_tokens", "max_concurrency", "num_gpu_blocks", "max_model_len_served"])
 _SERVERS = frozenset({"server", "logo"})
+_BEGINNINGS = _SERVERS | {"engine", "loading"}
 # What a line was made for outweighs where it is repeated: the summary prints weights of four decimals with two.
 _REPEATS = frozenset(
     [
@@ -52,6 +52,7 @@ class Start:
     ranks: dict[str, dict[str, Said]] = field(default_factory=dict)
     contradictions: dict[str, list[Said]] = field(default_factory=dict)
     sources: set[tuple[str, str, int]] = field(default_factory=set)  # (message, file, line of its log call)
+    places: set[str] = field(default_factory=set)  # "rank 1 in world size 2 is assigned as ... TP rank 1"
     banners: set[str] = field(default_factory=set)  # the processes that printed one
     unread: list[LogLine] = field(default_factory=list)
     settings: dict[str, tuple[tuple[str, object], ...]] = field(default_factory=dict)
@@ -80,24 +81,24 @@ class Start:
     def _is_over(self, found: list[Found]) -> bool:
         """Whether a message begins another start: a banner of a process that had one, or a load after an end."""
         for one in found:
-            process = process_before(one.match.string, one.match.start())
+            if one.key not in _BEGINNINGS:
+                continue
+            process = one.process
             if one.key == "engine":
-                name = process_name(process)
-                is_again = name in self.banners or (not name and bool(self.ranks))
+                is_again = process.name in self.banners or (not process.name and bool(self.ranks))
                 return self.ending.has_ended or is_again
             if one.key in _SERVERS and (self.ending.has_ended or self.banners or self.ranks):
                 return True
-            if one.key == "loading" and "weights" in self.ranks.get(rank_name(process), {}):
+            if one.key == "loading" and "weights" in self.ranks.get(process.rank, {}):
                 return self.ending.has_ended or "kv_cache_tokens" in self.facts or "num_gpu_blocks" in self.facts
         return False
 
     def _put(self, found: Found) -> None:
-        text, begin = found.match.string, found.match.start()
-        process, source = process_before(text, begin), source_before(text, begin)
+        text, process, source = found.match.string, found.process, found.source
         if source is not None:
             self.sources.add((found.key, *source))
         if found.key == "engine":
-            self.banners.add(process_name(process))
+            self.banners.add(process.name)
             is_v0 = " V0 " in found.match[0] or (source is not None and source[0] == "llm_engine.py")
             self.say("engine", "v0" if is_v0 else "v1", found.line, weight=3)
         self.is_folded = self.is_folded or ("repeated " in text and "across cluster" in text)
@@ -105,7 +106,7 @@ class Start:
             if given is None:
                 continue
             if name in GIB_FACTS or name in BYTE_FACTS:
-                self._say_rank(rank_name(process), name, given, found)
+                self._say_rank(process.rank, name, given, found)
                 self.ending.forget_exception()
             else:
                 self._say_plain(name, given, found)
@@ -113,6 +114,8 @@ class Start:
     def _say_plain(self, name: str, given: str, found: Found) -> None:
         if name == "environment_version":
             self.environment_version = found.line
+        elif name == "place":
+            self.places.add(found.match[0])
         elif name in COUNT_FACTS:
             self.say(name, int(given.replace(",", "")), found.line)
         elif name in NUMBER_FACTS:

@@ -82,6 +82,8 @@ def _derive(start: Start, values: dict[str, Any]) -> dict[str, str]:
         numbers = [int(found[1]) for rank in start.ranks if (found := re.search(rf"{tag}(\d+)", rank)) is not None]
         if numbers and (tag == "TP" or max(numbers) > 0):
             add(name, max(numbers) + 1, f"the workers' names run to {tag}{max(numbers)}")
+    for name, tag in (("tensor_parallel_size", "TP"), ("pipeline_parallel_size", "PP")):
+        add(name, _num_places(start.places, tag), "every rank of the world prints its place")
     if any(re.search(r"(?<![A-Z])EP\d", rank) for rank in start.ranks):
         add("enable_expert_parallel", True, "the workers' names count expert-parallel ranks")
     add("engine", _engine(start), "the form of its lines")
@@ -101,6 +103,14 @@ def _derive(start: Start, values: dict[str, Any]) -> dict[str, str]:
                 f"{values['num_gpu_blocks']:,} blocks of {size} tokens",
             )
     return derived
+
+
+def _num_places(places: set[str], tag: str) -> int | None:
+    """The ranks along one axis, where each rank of the world printed its place; None where some did not."""
+    worlds = {int(found[1]) for place in places if (found := re.search(r"world size (\d+)", place)) is not None}
+    numbers = [int(found[1]) for place in places if (found := re.search(rf"\b{tag} rank (\d+)", place)) is not None]
+    is_whole = len(worlds) == 1 and len(numbers) == max(worlds)
+    return max(numbers) + 1 if is_whole else None
 
 
 # Files that only one generation of the engine has (0.6 to 0.10 hold both).

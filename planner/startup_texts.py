@@ -124,7 +124,7 @@ TEXTS: tuple[MessageText, ...] = (
     _text("serving", "serving model", r"vLLM server version [^\s,]+, serving model <word:model_name>"),
     _text("environment", "vLLM Version", r"vLLM Version *: *v?<word:environment_version>"),
     _text("loading", "Starting to load model", r"Starting to load model (?P<model_name>[^\s'\",]{1,300}?)(?:\.\.\.|\s|$)"),
-    _text("world", "in world size", r"rank \d+ in world size <count:world_size> is assigned as"),
+    _text("world", "in world size", r"rank \d{1,5} in world size \d{1,5} is assigned as (?P<place>[A-Z ]*rank[\w ,/]{1,120})"),
     _text("platform", "detected platform", r"Automatically detected platform <word:platform>"),
     _text("batched", "max_num_batched_tokens=", r"Chunked prefill is enabled with max_num_batched_tokens=<count:max_num_batched_tokens>"),
     _text("architecture", "Resolved architecture", r"Resolved architecture: <word:architecture>"),
@@ -149,7 +149,23 @@ BYTE_FACTS = frozenset(f"{name}_in_bytes" for name in GIB_FACTS)
 COUNT_FACTS = frozenset(
     [
         "kv_cache_tokens", "max_model_len", "max_model_len_served", "num_gpu_blocks", "num_cpu_blocks", "printed_block_size",
-        "padding_layers", "max_num_batched_tokens", "world_size",
+        "padding_layers", "max_num_batched_tokens",
     ]
 )  # fmt: skip
 NUMBER_FACTS = frozenset(["max_concurrency", "gpu_memory_utilization", "equivalent_utilization", "compile_seconds"])
+
+# Pieces that many anchors hold: a line without a piece holds none of its anchors.
+_PIECES = ("emory", "iB", "KV", "version", "odel", "block", "onfig", "ackend", "raph", "rank", "load")
+
+
+def _by_piece() -> tuple[tuple[str, tuple[MessageText, ...]], ...]:
+    rest = list(TEXTS)
+    groups = []
+    for piece in _PIECES:
+        group = tuple(text for text in rest if piece in text.anchor)
+        rest = [text for text in rest if text not in group]
+        groups.append((piece, group))
+    return (*groups, ("", tuple(rest)))
+
+
+TEXTS_BY_PIECE = _by_piece()
