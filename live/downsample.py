@@ -10,7 +10,10 @@ import numpy as np
 from live.chunks import Numbers, Times
 from live.recording import Gap, Window
 
-_HOLE_INTERVALS = 2.5  # farther apart than this, two ticks are not joined by a line
+# Farther apart than so many intervals and a poll that took its longest, two ticks are not joined by a line: the recorder
+# names a gap from there on (`live.store`).
+_HOLE_INTERVALS = 2.5
+_LONGEST_POLL_MS = 2500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,7 @@ def min_max(time_ms: Times, numbers: Numbers, start_ms: int, width_ms: int, num_
 
 
 def _with_breaks(window: Window, interval_ms: int) -> Drawn:
-    holes = np.flatnonzero(np.diff(window.time_ms) > _HOLE_INTERVALS * interval_ms) + 1
+    holes = np.flatnonzero(np.diff(window.time_ms) > _HOLE_INTERVALS * interval_ms + _LONGEST_POLL_MS) + 1
     in_gap = np.searchsorted(window.time_ms, _starts(window.gaps))
     places = np.union1d(holes, in_gap[(in_gap > 0) & (in_gap < len(window.time_ms))]).astype(np.int64)
     middles = (window.time_ms[places - 1] + window.time_ms[places]) / 2

@@ -68,6 +68,8 @@ def _shared(event: BlockEvent) -> str:
 
 
 def _preempted(event: BlockEvent) -> str:
+    if not event.num_blocks:
+        return f"{event.request_id} preempted"  # seen from outside, between two looks at the tables
     kept = f", {event.num_kept:,} still cached" if event.num_kept else ""
     return f"{event.request_id} preempted: {_count(event.num_blocks)} freed{kept}"
 

@@ -768,5 +768,5 @@ function kindOf(text) {
 }
 
 function short(name) {
-  return name.length > 5 ? `${name.slice(0, 2)}…${name.slice(-2)}` : name;
+  return name.length > 5 ? `${name.slice(0, 1)}…${name.slice(-2)}` : name;
 }

@@ -149,7 +149,7 @@ def _how_to_see(sight: BlockSight) -> None:
 
 def _cached(summary: CacheSummary) -> None:
     """The prefix cache as KV events tell it."""
-    st.markdown(f"**{t('Cached blocks, by KV events')}**")
+    st.markdown(f"**{t('Cached blocks by KV events, in use or not')}**")
     if not summary.is_complete:
         st.caption(t("Events were missed, so that the counts are at least so much."))
     st.dataframe(pd.DataFrame([_place_row(each) for each in summary.places]), hide_index=True, key=key("cached"))

@@ -69,6 +69,7 @@ class Evidence:
     num_ticks: int
     usage: float | None = None
     minutes_full: float = 0.0  # that usage has stayed above FULL_FRACTION, up to now
+    highest_usage: float | None = None  # of the last 15 s
     growth_per_minute: float | None = None  # of the pool, as a fraction
     running: float | None = None
     waiting: float | None = None
@@ -146,6 +147,7 @@ def _evidence(since: Numbers, series: Callable[[str], Numbers], *, since_restart
         running=_last(running),
         waiting=_last(waiting),
         most_in_flight=_most(running[is_recent], waiting[is_recent]),
+        highest_usage=_highest(usage[since >= -_SETTLED_SECONDS]),
         settled_waiting=_median(waiting[since >= -_SETTLED_SECONDS]),
         preemptions=_added(series("num_preemptions")),
         preempted_lately=_preempted_lately(since, series),
@@ -176,6 +178,11 @@ def _went_back(usage: Numbers, running: Numbers, waiting: Numbers) -> float | No
     is_full = np.fmax(usage[1:], usage[:-1]) >= _STILL_FULL_FRACTION
     moved = np.fmin(-np.diff(running), np.diff(waiting))
     return float(np.nansum(np.where(is_full, np.fmax(moved, 0.0), 0.0)))
+
+
+def _highest(numbers: Numbers) -> float | None:
+    known = numbers[~np.isnan(numbers)]
+    return float(known.max()) if len(known) else None
 
 
 def _median(numbers: Numbers) -> float | None:
@@ -270,12 +277,14 @@ def _numbers(seen: Evidence, *more: str) -> str:
 
 
 def _is_thrashing(seen: Evidence) -> bool:
+    if seen.highest_usage is None or seen.highest_usage < ROOMY_FRACTION:
+        return False  # it was, and is over
     least = max(_LEAST_PREEMPTIONS, _LEAST_PREEMPTED_FRACTION * (seen.running or 0.0))
     return seen.preempted_lately is not None and seen.preempted_lately >= least
 
 
 def _memory_bound(seen: Evidence) -> Verdict | None:
-    full = t("above {share} for {minutes} min", share=f"{FULL_FRACTION:.0%}", minutes=f"{seen.minutes_full:.1f}")
+    full = t("above {share} for {span}", share=f"{FULL_FRACTION:.0%}", span=_span(60 * seen.minutes_full))
     if _is_thrashing(seen):
         return Verdict(
             kind="thrashing",

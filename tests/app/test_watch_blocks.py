@@ -108,7 +108,7 @@ def test_the_recorded_session_shows_tables_expectation_and_plan(open_watch: Open
     assert "Block tables of the engine itself, by KVScope's probe" in shown
     assert "Expected: the simulator, given the load" in shown
     assert "of the pool on average" in shown
-    assert "Cached blocks, by KV events" in shown
+    assert "Cached blocks by KV events, in use or not" in shown
     numbers = {row["Number"]: row["Verdict"] for row in table(app, "Number")}
     assert numbers["KV blocks"] == "equal"
 

@@ -148,11 +148,18 @@ def test_preemptions_of_some_minutes_ago_are_no_thrashing_now() -> None:
     assert "20 preemptions" in verdict(seen).numbers
 
 
+def test_thrashing_is_over_once_the_pool_has_room_again() -> None:
+    usage = np.where(np.arange(301) < 280, 0.99, 0.1)
+    counted = np.minimum(np.arange(301), 280) / 10.0
+
+    assert verdict(evidence(load(kv_usage_fraction=usage, num_preemptions=counted), WHO)).kind == "healthy"
+
+
 @pytest.mark.parametrize(("running", "kind"), [(4.0, "thrashing"), (500.0, "healthy")])
 def test_two_preemptions_a_minute_weigh_by_how_many_run(running: float, kind: str) -> None:
     counted = np.where(np.arange(301) > 280, 2.0, 0.0)
 
-    seen = evidence(load(num_requests_running=running, num_preemptions=counted), WHO)
+    seen = evidence(load(kv_usage_fraction=0.9, num_requests_running=running, num_preemptions=counted), WHO)
 
     assert verdict(seen).kind == kind
 
