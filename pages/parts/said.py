@@ -19,6 +19,7 @@ CONTEXT = "sentence"
 _DEEPEST = 4  # sentences within sentences
 _HAS_WORDS = re.compile(r"[A-Za-z]{2}")
 _WORDS = re.compile(r"[A-Za-z]{2}\S* [A-Za-z]|[A-Za-z] \S*[A-Za-z]{2}")
+_SEVERAL = re.compile(r"[:;=] ")
 _UNIT = re.compile(r" (GiB|MiB|tokens|bytes|%|blocks|layers|requests|KV)\b|x | x ")
 _NUMBER = r"([-−+]?[\d.,]+)"
 _COUNTED = re.compile(r"([\d,.]+) ([a-z][a-z ]*)")
@@ -65,7 +66,7 @@ def said(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def _said(code: str, text: str, depth: int = 0) -> str:
-    for read in (_exactly, _by_template, _by_sum, _by_tail, _by_sentences, _by_remark):
+    for read in (_exactly, _by_template, _by_sum, _by_tail, _by_remark, _by_sentences):
         found = read(code, text, depth)
         if found is not None:
             return found
@@ -150,11 +151,15 @@ def _by_template(code: str, text: str, depth: int) -> str | None:
                 name: (value, _inner(code, value, depth))
                 for name, value in zip(template.names, match.groups(), strict=True)
             }
-            is_vague = template.num_letters < _FEW_LETTERS
-            if not (is_vague and any(value == inner and _WORDS.search(value) for value, inner in values.values())):
+            if template.num_letters >= _FEW_LETTERS or all(_is_known(*pair) for pair in values.values()):
                 told: str = template.translation.format(**{name: inner for name, (_, inner) in values.items()})
                 return told
     return None
+
+
+def _is_known(value: str, inner: str) -> bool:
+    """Whether a value is no sentence, or one that was translated: what a template of few words may take."""
+    return not _WORDS.search(value) or (value != inner and not _SEVERAL.search(value))
 
 
 def _by_tail(code: str, text: str, depth: int) -> str | None:

@@ -56,7 +56,7 @@ def progress(job: SimulationJob) -> None:
     """How far the simulation is, with a button that stops it; the page is drawn anew when it is done."""
     if job.wait(0):
         st.rerun()
-    st.header("Simulating…", anchor=False)
+    st.header(t("Simulating…"), anchor=False)
     st.progress(
         job.fraction,
         text=t(
