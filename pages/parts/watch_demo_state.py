@@ -47,8 +47,7 @@ def stop() -> None:
     address = demo().status().address
     recorder = None if address is None else watch_state.monitor().recorder(address)
     if recorder is not None:
-        keep("ended_path", recorder.path)
-        keep("recording", recorder.path)
+        watch_state.note_end(recorder)
     demo().stop()
 
 

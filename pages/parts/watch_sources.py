@@ -238,8 +238,7 @@ def open_recording() -> None:
     st.subheader(t("Open a recording"), anchor=False)
     paths = watch_state.recordings()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        if watch_state.value("recording") not in paths:
-            watch_state.keep("recording", paths[0] if paths else None)
+        watch_state.offer_recording(paths)
         st.selectbox(
             t("Recordings, the latest first"),
             paths,

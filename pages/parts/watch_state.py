@@ -148,8 +148,21 @@ def end_recording(address: str) -> None:
     recorder = monitor().recorder(address)
     monitor().unwatch(address)
     if recorder is not None:
-        keep("ended_path", recorder.path)
-        keep("recording", recorder.path)
+        note_end(recorder)
+
+
+def note_end(recorder: Recorder) -> None:
+    """Say that this recording has ended, and offer it for a replay."""
+    keep("ended_path", recorder.path)
+    keep("recording_to_offer", recorder.path)  # a fragment's press cannot set a widget outside of it
+
+
+def offer_recording(paths: Sequence[Path]) -> None:
+    """Let the list of recordings have a choice that there is: the one that has just ended, else as before, else the first."""
+    offered = value("recording_to_offer")
+    keep("recording_to_offer", None)
+    chosen = offered if offered in paths else value("recording")
+    keep("recording", chosen if chosen in paths else next(iter(paths), None))
 
 
 def mark(recorder: Recorder) -> None:

@@ -103,6 +103,9 @@ def test_a_demo_engine_starts_is_shown_by_itself_and_stops(open_page) -> None:
     page.get_by_role("button", name="Stop the demo engine").click()
     expect(page.get_by_role("button", name="Start the demo engine")).to_be_visible()
     expect(page.get_by_text("The recording has ended")).to_be_visible()
+    page.get_by_role("button", name="Replay", exact=True).click()
+    expect(page.get_by_text("Recorded, not live")).to_be_visible()
+    expect(page.get_by_text(re.compile("^Recording 127"))).to_be_visible()
 
 
 def test_the_fields_beside_the_address_open_and_are_clean(open_page) -> None:
