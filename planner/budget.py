@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from planner import baseline, kv_cache, overhead, weights
 from planner.answer import BudgetLine, KvPool, Plan, RankPlan
-from planner.calibration import Calibration, Situation, calibrated, stage_of
+from planner.calibration import Calibration, Situation, batch_text, calibrated, stage_of
 from planner.calibration_use import Use, choose
 from planner.checkpoint import checkpoint_findings
 from planner.defaults import Resolved, resolve
@@ -132,6 +132,7 @@ def charged_terms(
         pipeline_parallel_size=resolved.pp,
         runner=resolved.runner,
         stage=stage_of(activation),
+        batch=batch_text(resolved.max_num_seqs, resolved.max_num_batched_tokens),
     )
     return (
         calibrated(activation, "activation", situation, use.calibration),

@@ -26,6 +26,7 @@ SCHEMA = 1
 # the starts in planner/data/truth that share card, era and parallelism (docs/calibration.md).
 OTHER_MODEL_COMMON = 0.5
 SAME_MODEL_COMMON = 0.9
+SAME_BATCH_COMMON = 0.98  # the same model with the same batch: eight starts of one 8B agree to a printed hundredth
 _STANDARD_DEVIATIONS = 1.645  # either side of a 90 % interval
 _SMALLEST_HALF_BYTES = 10 * MIB  # two printed hundredths of a GiB
 # How a start of one model speaks of another: by the ratio of measured to predicted, or by their difference in bytes.
@@ -65,7 +66,8 @@ class CalibratedStart:
     pipeline_parallel_size: int
     runner: str
     stage: str  # the stage of the profile run that rules the activation peak
-    flags: str  # of the batch: what distinguishes two starts of one model
+    batch: str  # the flags that the peak goes by
+    flags: str  # what it ran with, to read
     total_bytes: int | None  # the card's CUDA total, where the log prints it
     general_constants: str  # the digest of the constants that `predicted_bytes` were made with
     evidence: tuple[Evidence, ...]
@@ -115,6 +117,7 @@ class Situation:
     pipeline_parallel_size: int
     runner: str
     stage: str
+    batch: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,10 +221,13 @@ def correction(term: Term, situation: Situation, calibration: Calibration) -> Co
     if not speaking:
         return None
     own = [pair for pair in speaking if pair[0].model_id.lower() == situation.model_id.lower()]
+    again = [pair for pair in own if pair[0].batch == situation.batch]
+    if again:
+        return _learned(term, [[each] for _, each in again], again, SAME_BATCH_COMMON)
     grouped: dict[str, list[Evidence]] = {}
     for start, each in own or speaking:
-        grouped.setdefault(start.flags if own else start.model_id.lower(), []).append(each)
-    return _learned(term, list(grouped.values()), own or speaking, is_same_model=bool(own))
+        grouped.setdefault(start.batch if own else start.model_id.lower(), []).append(each)
+    return _learned(term, list(grouped.values()), own or speaking, SAME_MODEL_COMMON if own else OTHER_MODEL_COMMON)
 
 
 def _speaks(start: CalibratedStart, term: Term, situation: Situation) -> bool:
@@ -239,10 +245,9 @@ def _learned(
     term: Term,
     groups: list[list[Evidence]],
     speaking: list[tuple[CalibratedStart, Evidence]],
-    *,
-    is_same_model: bool,
+    common: float,
 ) -> Correction:
-    """The median over groups (models, or flags of one model: what is started often counts once), drawn towards the general.
+    """The median over groups (models, batches of one model, or starts alike), drawn towards the general constant.
 
     With V the general variance, c its part that starts have in common and n groups: s2 = ((1 - c)*V + squared deviations) / n,
     gain = c*V / (c*V + (s2 + rounding^2) / n), and the variance that is left is c*V*(1 - gain) + s2.
@@ -253,7 +258,6 @@ def _learned(
     scale = median(each.predicted_bytes for each in pieces) if is_ratio else 1.0
     centre, count = median(residuals), len(groups)
     general = (_side(pieces, is_more=centre > 0) / _STANDARD_DEVIATIONS) ** 2
-    common = SAME_MODEL_COMMON if is_same_model else OTHER_MODEL_COMMON
     noise = (median(each.rounding_bytes for each in pieces) / _STANDARD_DEVIATIONS) ** 2
     spread = sum(((value - centre) * scale) ** 2 for value in residuals)
     own = ((1 - common) * general + spread) / count
@@ -267,7 +271,7 @@ def _learned(
         band_share=math.sqrt(left),
         num_starts=len(speaking),
         models=tuple(dict.fromkeys(start.model_id for start, _ in speaking)),
-        is_same_model=is_same_model,
+        is_same_model=common > OTHER_MODEL_COMMON,
         is_shared=all(each.is_shared for each in pieces),
     )
 
@@ -331,7 +335,18 @@ def situation_of(plan: Plan, pp_rank: int) -> Situation:
         pipeline_parallel_size=flags.pipeline_parallel_size,
         runner=runner,
         stage=stage_of(plan.ranks[pp_rank].activation),
+        batch=batch_text(plan_number(plan, "max_num_seqs"), plan_number(plan, "max_num_batched_tokens")),
     )
+
+
+def plan_number(plan: Plan, name: str) -> int:
+    """A number that the plan resolved; 0 where it resolves none of that name."""
+    return next((int(str(item.value)) for item in plan.resolved if item.name == name), 0)
+
+
+def batch_text(max_num_seqs: int, max_num_batched_tokens: int) -> str:
+    """The flags that the activation peak goes by."""
+    return f"max_num_seqs={max_num_seqs} max_num_batched_tokens={max_num_batched_tokens}"
 
 
 def situation_of_start(start: CalibratedStart) -> Situation:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from planner.answer import Plan, RankPlan
 from planner.calibration import CalibratedStart, Evidence, constants_digest, situation_of
 from planner.facts import Estimate
-from planner.measured_start import MeasuredRank, MeasuredStart, Term
+from planner.measured_start import MeasuredRank, MeasuredStart, Term, is_graph_estimate_charged, release
+from planner.versions import parse_version
 
 _CHARGED: tuple[Term, ...] = ("activation", "non_torch", "graph_estimate")
 
@@ -46,7 +47,7 @@ def evidence_of(plan: Plan, start: MeasuredStart) -> tuple[Evidence, ...]:
         return ()
     planned = plan.ranks[stage_of_rank(rank, plan)]
     general = general_terms(planned)
-    measured = {term: getattr(rank, term) for term in general}
+    measured = {term: getattr(rank, term) for term in general if general[term].high_bytes > 0}
     printed = {term: value for term, value in measured.items() if value is not None}
     found = [_printed(term, general[term], value) for term, value in printed.items()]
     unseen = [term for term in _CHARGED if term not in printed and general[term].high_bytes > 0]
@@ -86,14 +87,16 @@ def _left_over(
         return None
     total, utilization = start.total or plan.gpu_total, utilization_of(plan, start)
     weights = rank.weights or planned.weights.load
-    taken = [weights, rank.kv_pool, *(printed[term] for term in _CHARGED if term in printed and _counts(term, planned))]
+    taken = [weights, rank.kv_pool, *(printed[term] for term in _CHARGED if term in printed)]
+    if rank.graph_estimate is not None and "graph_estimate" not in printed and _is_charged(plan, start):
+        taken.append(rank.graph_estimate)
     left = math.ceil(total.best_bytes * utilization) - sum(part.best_bytes for part in taken)
     rounding = math.isqrt(sum(_half(part) ** 2 for part in (total, *taken)))
     return _Sum(left_bytes=left, rounding_bytes=rounding)
 
 
-def _counts(term: Term, planned: RankPlan) -> bool:
-    return term != "graph_estimate" or planned.cuda_graphs.high_bytes > 0
+def _is_charged(plan: Plan, start: MeasuredStart) -> bool:
+    return is_graph_estimate_charged(release(start.version) or parse_version(plan.vllm_version))
 
 
 def _shared(unseen: list[tuple[Term, Estimate]], rest: _Sum) -> list[Evidence]:
@@ -133,6 +136,7 @@ def calibrated_start(plan: Plan, start: MeasuredStart, read_on: str) -> Calibrat
         pipeline_parallel_size=situation.pipeline_parallel_size,
         runner=situation.runner,
         stage=situation.stage,
+        batch=situation.batch,
         flags=" ".join(f"{name}={shown[name]}" for name in names if name in shown),
         total_bytes=None if start.total is None else start.total.best_bytes,
         general_constants=constants_digest(),

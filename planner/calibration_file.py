@@ -105,7 +105,17 @@ def _start(record: Mapping[str, Any], name: str) -> CalibratedStart:
     total = record.get("total_bytes")
     texts = {
         field: _text(record, field, name)
-        for field in ("source", "read_on", "model_id", "vllm_version", "runner", "stage", "flags", "general_constants")
+        for field in (
+            "source",
+            "read_on",
+            "model_id",
+            "vllm_version",
+            "runner",
+            "stage",
+            "batch",
+            "flags",
+            "general_constants",
+        )
     }
     return CalibratedStart(
         **texts,

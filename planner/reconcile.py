@@ -13,10 +13,10 @@ from typing import Literal
 from planner.answer import KvPool, Plan, RankPlan
 from planner.calibration_evidence import stage_of_rank, utilization_of
 from planner.facts import Estimate
-from planner.measured_start import MeasuredRank, MeasuredStart
+from planner.measured_start import MeasuredRank, MeasuredStart, is_graph_estimate_charged, release
 from planner.reconcile_reasons import Reason, reasons_of
 from planner.units import GIB
-from planner.versions import Era, era_of, parse_version
+from planner.versions import Era, Version, era_of, parse_version
 
 Unit = Literal["bytes", "tokens", "blocks", "requests"]
 IDENTITY_TOLERANCE_BYTES = round(0.05 * GIB)
@@ -97,7 +97,8 @@ def reconcile(plan: Plan, start: MeasuredStart) -> Reconciliation:
     """`start` beside `plan`, the weakest rank first: it bounds the pool."""
     weakest = start.weakest
     ordered = sorted(start.ranks, key=lambda rank: rank is not weakest)
-    terms = [term for rank in ordered for term in _rank_terms(plan, rank)]
+    version = release(start.version) or parse_version(plan.vllm_version)
+    terms = [term for rank in ordered for term in _rank_terms(plan, rank, version)]
     terms += _card_terms(plan, start) + _pool_terms(plan, start) + _failure_terms(plan, start)
     return Reconciliation(
         plan=plan,
@@ -113,7 +114,7 @@ def reconcile(plan: Plan, start: MeasuredStart) -> Reconciliation:
 # -- terms --------------------------------------------------------------------------------------------------------------
 
 
-def _rank_terms(plan: Plan, rank: MeasuredRank) -> list[ComparedTerm]:
+def _rank_terms(plan: Plan, rank: MeasuredRank, version: Version) -> list[ComparedTerm]:
     planned = plan.ranks[stage_of_rank(rank, plan)]
     pairs = [
         ("weights", planned.weights.load, rank.weights),
@@ -126,13 +127,13 @@ def _rank_terms(plan: Plan, rank: MeasuredRank) -> list[ComparedTerm]:
     return [
         _bytes_term(name, predicted, measured, rank.rank)
         for name, predicted, measured in pairs
-        if predicted is not None and measured is not None and _is_comparable(name, planned)
+        if predicted is not None and measured is not None and _is_comparable(name, planned, version)
     ]
 
 
-def _is_comparable(name: str, planned: RankPlan) -> bool:
+def _is_comparable(name: str, planned: RankPlan, version: Version) -> bool:
     """Before 0.20 vLLM may print an estimate of graphs that its budget does not hold: the plan then has none to compare."""
-    return name != "graph_estimate" or planned.cuda_graphs.high_bytes > 0
+    return name != "graph_estimate" or planned.cuda_graphs.high_bytes > 0 or is_graph_estimate_charged(version)
 
 
 def _activation_pair(planned: RankPlan, rank: MeasuredRank) -> list[tuple[str, Estimate, Estimate | None]]:
@@ -262,11 +263,12 @@ def _identity(plan: Plan, start: MeasuredStart) -> Identity:
 
 def _parts(plan: Plan, start: MeasuredStart, rank: MeasuredRank) -> tuple[_Part, ...]:
     """What the era takes off: to 0.20 weights, peak and non-torch; then the graph estimate too, from 0.27 within the peak."""
-    version = parse_version(start.version or plan.vllm_version)
+    version = release(start.version) or parse_version(plan.vllm_version)
     weights, non_torch = _Part(name="weights", value=rank.weights), _Part(name="non-torch", value=rank.non_torch)
     if era_of(version) >= Era.V027_031:
         return weights, non_torch, _Part(name="printed peak (graph estimate in it)", value=rank.activation_printed)
     peak = _Part(name="activation peak", value=rank.activation_printed)
-    if plan.ranks[stage_of_rank(rank, plan)].cuda_graphs.high_bytes > 0:
+    is_planned = plan.ranks[stage_of_rank(rank, plan)].cuda_graphs.high_bytes > 0
+    if is_planned or (rank.graph_estimate is not None and is_graph_estimate_charged(version)):
         return weights, peak, non_torch, _Part(name="graph estimate", value=rank.graph_estimate)
     return weights, peak, non_torch
