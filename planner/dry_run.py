@@ -28,10 +28,11 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knee:
-    """The last level that pays, and why the next does not; at the end of the sweep there is no next."""
+    """The last level that pays, and why the next does not; `is_open` where the sweep ended before a knee was met."""
 
     users: int
     reason: str
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +89,11 @@ def knee_of(levels: Sequence[Level], *, most_preempted_fraction: float = 0.0) ->
         gain = load.output_tokens_per_second / max(before.load.output_tokens_per_second, 1e-9) - 1.0
         doublings = level.users / before.users - 1.0
         if gain < _LEAST_GAIN * doublings:
-            text = f"from {before.users:,} to {level.users:,} users throughput changes by {gain:+.0%}"
+            text = f"from {before.users:,} to {level.users:,} users throughput changes by {100 * gain:+.0f} %"
             return Knee(users=before.users, reason=f"{text}, while each of them waits longer for a token.")
         before = level
-    return Knee(
-        users=before.users, reason=f"{before.users:,} users are the end of this sweep, and throughput still rises."
-    )
+    text = f"up to {before.users:,} users throughput rises and the pool holds them all; sweep further to find the knee."
+    return Knee(users=before.users, reason=text, is_open=True)
 
 
 def try_batches(

@@ -177,7 +177,7 @@ def _simulated(
     known = replace(candidate, load=load)
     told = (
         f"Simulated: {load.num_preemptions:,} preemptions on {load.num_finished:,} requests, "
-        f"{load.mean_running:.1f} ran and {load.mean_waiting:.1f} waited on average, the pool {load.mean_used_fraction:.0%} full."
+        f"{load.mean_running:.1f} ran and {load.mean_waiting:.1f} waited on average, the pool {100 * load.mean_used_fraction:.0f} % full."
     )
     if load.preempted_fraction > demand.most_preempted_fraction:
         return replace(known, state="preempts", reason=told)

@@ -55,7 +55,7 @@ class FitRow:
 
     model_id: str
     weights: str  # the choice of the form
-    weights_format: str  # what the weights then are: a method such as awq, or a dtype
+    weights_format: str  # what the weights then are: a method such as awq, or not quantised
     kv_dtype: str
     own_limit_tokens: int
     numbers: NDArray[np.float64]
@@ -112,7 +112,7 @@ def _short(model_id: str) -> str:
 def rows_of(sheet: Sheet, measure: str, weights: str, model: ModelFacts) -> Iterator[FitRow]:
     """A sheet's rows, one a KV dtype."""
     own_limit_tokens = model.max_position
-    own_format = model.dtype if model.quantization is None else model.quantization.method
+    own_format = t("not quantised") if model.quantization is None else model.quantization.method
     for place, dtype in enumerate(sheet.question.kv_dtypes):
         values = _values(sheet, place, measure)
         yield FitRow(

@@ -85,7 +85,7 @@ def pool_alt(levels: Sequence[Level]) -> str:
     return t(
         "With {users} users the pool is {mean} full on average and {peak} at its peak; {waiting} users wait on average.",
         users=words.count(last.users),
-        mean=f"{last.load.mean_used_fraction:.0%}",
-        peak=f"{last.load.peak_used_fraction:.0%}",
+        mean=f"{100 * last.load.mean_used_fraction:.0f} %",
+        peak=f"{100 * last.load.peak_used_fraction:.0f} %",
         waiting=f"{last.load.mean_waiting:.1f}",
     )

@@ -103,10 +103,8 @@ def _made(asked: CompareInput, answered: state.Answer, demand: Demand) -> DryRun
 
 def _draw(found: DryRun) -> None:
     knee = found.knee
-    st.markdown(
-        f":material/flag: **{t('The knee is at {users} users:', users=words.count(knee.users))}** "
-        f"{words.plain(said(knee.reason))}"
-    )
+    title = t("No knee yet:") if knee.is_open else t("The knee is at {users} users:", users=words.count(knee.users))
+    st.markdown(f":material/flag: **{title}** {words.plain(said(knee.reason))}")
     for advice in found.recommendations:
         with st.container(border=True):
             st.markdown(f"`{words.flag_name(advice.flag)} {advice.value}`")
@@ -125,7 +123,7 @@ def _draw(found: DryRun) -> None:
         st.markdown(f"**{t('Pool used and users that wait')}**")
         figure = compare_charts.pool(found.levels, knee.users)
         st.plotly_chart(figure, key=key("dry_pool"), config=_QUIET_CHART, alt=compare_charts.pool_alt(found.levels))
-    st.table(level_rows(found.levels, knee), border="horizontal", hide_index=True, alt=t("Each level of the sweep"))
+    st.dataframe(level_rows(found.levels, knee), hide_index=True, height="content", alt=t("Each level of the sweep"))
     st.caption(
         t(
             "Simulated: every user sends the next request when the last is served, all start at once. The time of a step is a "
@@ -133,7 +131,7 @@ def _draw(found: DryRun) -> None:
         )
     )
     with st.expander(t("Sizes of a batch that were tried"), icon=":material/table:", key=key("dry_batches")):
-        st.table(batch_rows(found.trials), border="horizontal", hide_index=True, alt=t("Each size of a batch"))
+        st.dataframe(batch_rows(found.trials), hide_index=True, height="content", alt=t("Each size of a batch"))
 
 
 def level_rows(levels: tuple[Level, ...], knee: Knee) -> pd.DataFrame:
@@ -146,7 +144,7 @@ def level_rows(levels: tuple[Level, ...], knee: Knee) -> pd.DataFrame:
                 t("Wait, mean"): f"{level.load.mean_waiting:.1f}",
                 t(
                     "Pool used, mean / peak"
-                ): f"{level.load.mean_used_fraction:.0%} / {level.load.peak_used_fraction:.0%}",
+                ): f"{100 * level.load.mean_used_fraction:.0f} / {100 * level.load.peak_used_fraction:.0f} %",
                 t("Preemptions"): f"{level.load.num_preemptions:,} / {level.load.num_finished:,}",
                 t(
                     "Step, mean / longest"

@@ -149,4 +149,4 @@ def test_the_frame_sorts_what_does_not_start_below_every_number() -> None:
 
     assert data["L40S ×1"].min() < 0 < data["L40S ×1"].max()
     assert list(data.columns[:4]) == ["Model", "Weights", "KV", "Own limit"]
-    assert list(data["Weights"][::2]) == ["bfloat16", "awq", "fp8"]
+    assert list(data["Weights"][::2]) == ["not quantised", "awq", "fp8"]

@@ -1,0 +1,270 @@
+"""The Compare page: what a reader does, and what the page then says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from planner.budget import plan
+from planner.model_catalog import catalogue_documents
+from planner.planning import facts_for
+from planner.request import EngineFlags, PlanRequest
+
+ROOT = Path(__file__).parents[2]
+FEW = "has_all_models!off~models!Qwen/Qwen3-8B|deepseek-ai/DeepSeek-V3~cards!L40S|H100 80GB SXM"
+LOG = """\
+INFO 11-02 10:00:01 [utils.py:328] non-default args: {'model': 'Qwen/Qwen3-8B', 'max_model_len': 16384}
+(APIServer pid=10) INFO 11-02 10:00:01 [utils.py:233] vLLM API server version 0.31.0
+(EngineCore_DP0 pid=20) INFO 11-02 10:00:15 [gpu_model_runner.py:3000] Model loading took 15.27 GiB and 8.1 seconds
+"""
+OpenPage = Callable[..., AppTest]
+
+
+@pytest.fixture
+def open_page() -> OpenPage:
+    """Opens the Compare page from the frame, with the link's parameters as keywords."""
+
+    def open_at(**query: str) -> AppTest:
+        app = AppTest.from_file(str(ROOT / "pages" / "_frame.py"), default_timeout=120)
+        for name, text in query.items():
+            app.query_params[name] = text
+        app.run()
+        app.switch_page("compare.py")
+        return app.run()
+
+    return open_at
+
+
+def said(app: AppTest) -> str:
+    kinds = (app.header, app.subheader, app.markdown, app.caption, app.error, app.warning, app.info)
+    return "\n".join(element.value.replace("\\", "") for kind in kinds for element in kind)
+
+
+def errors(app: AppTest) -> list[str]:
+    return [error.value.replace("\\", "") for error in app.error]
+
+
+def link(app: AppTest) -> str:
+    text = app.query_params["fit"]
+    return text if isinstance(text, str) else text[0]
+
+
+def planned(model_id: str, gpu: str, **flags: object) -> object:
+    request = PlanRequest(model_id=model_id, gpu=gpu, flags=EngineFlags(**flags))  # type: ignore[arg-type]  # by name
+    return plan(request, facts_for(request, catalogue_documents(model_id)))
+
+
+def test_the_first_visit_shows_the_whole_catalogue_on_well_known_cards(open_page) -> None:
+    app = open_page()
+
+    assert not app.exception
+    assert "The longest request that fits" in said(app)
+    data = app.dataframe[0].value
+    assert len(data) > 100
+    assert "H100 80GB SXM ×8" in data.columns
+
+
+def test_a_cell_is_the_plan_of_its_request(open_page) -> None:
+    app = open_page(fit=FEW)
+
+    data = app.dataframe[0].value.set_index("Model")
+    made = planned("Qwen/Qwen3-8B", "L40S", max_model_len="auto")
+
+    assert data.loc["Qwen3-8B", "L40S ×1"] == made.pool.estimated_max_model_len
+    assert data.loc["DeepSeek-V3", "L40S ×1"] < 0
+
+
+def test_requests_at_a_length_take_the_place_of_the_longest_length(open_page) -> None:
+    app = open_page(fit=f"measure!requests~length_tokens!16384~{FEW}")
+
+    data = app.dataframe[0].value.set_index("Model")
+    made = planned("Qwen/Qwen3-8B", "L40S", max_model_len=16384)
+    assert "Requests of 16,384 tokens at once" in said(app)
+    assert data.loc["Qwen3-8B", "L40S ×1"] == made.pool.max_concurrency
+
+
+def test_a_picked_cell_tells_its_plan_and_leads_to_it(open_page) -> None:
+    app = open_page(fit=FEW)
+
+    app.session_state["compare_fit_grid"] = {"selection": {"rows": [], "columns": [], "cells": [[0, "L40S ×1"]]}}
+    app.run()
+
+    assert "deepseek-ai/DeepSeek-V3 · L40S ×1" in said(app)
+    assert "The weights take" in said(app)
+    app.button(key="compare_open_cell").click().run()
+    assert not app.exception
+    assert app.session_state["plan_gpu"] == "L40S"
+
+
+def test_the_filter_keeps_rows_by_name(open_page) -> None:
+    app = open_page(fit=FEW)
+
+    app.text_input(key="compare_search").set_value("deepseek").run()
+    assert list(app.dataframe[0].value["Model"]) == ["DeepSeek-V3"]
+
+    app.text_input(key="compare_search").set_value("no such thing").run()
+    assert "No model's name has all these words." in said(app)
+
+
+def test_the_practitioners_table_stands_below_with_exact_values(open_page) -> None:
+    app = open_page(fit=FEW)
+
+    table = app.table[0].value
+    assert list(table["They say"]) == ["2,048 × 4", "4,096 × 8", "4,096 × 6", "8,192 × 12"]
+    assert table["Requests of that length"].iloc[3] == "4.58×"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("has_all_models!off", "Choose at least one model"),
+        (f"{FEW}~cards!", "Choose at least one card"),
+        (f"{FEW}~counts!", "Choose at least one number of cards"),
+        (f"{FEW}~kv_dtypes!", "Choose at least one format of keys and values"),
+        (f"{FEW}~weights!", "Choose at least one format of the weights"),
+        (f"{FEW}~num_requests!0", "write a whole number from 1"),
+        (f"{FEW}~measure!requests~length_tokens!0", "write a whole number from 1"),
+        (f"{FEW}~measure!requests~length_tokens!999999999999", "write a whole number from 1"),
+    ],
+)
+def test_a_choice_that_makes_no_table_is_said_at_its_field(open_page, text: str, sentence: str) -> None:
+    app = open_page(fit=text)
+
+    assert not app.exception
+    assert all(sentence in error for error in errors(app))
+    assert len(errors(app)) == 2  # at the field, and in the table's place
+    assert not app.dataframe
+
+
+def test_the_link_holds_the_choices_and_a_broken_one_is_told(open_page) -> None:
+    app = open_page(fit=FEW)
+    assert "DeepSeek-V3" in link(app)
+
+    broken = open_page(fit="view!nonsense")
+    assert "cannot be read" in said(broken)
+    assert "The longest request that fits" in said(broken)
+
+
+def test_scenarios_from_plan_link_and_log_stand_side_by_side(open_page) -> None:
+    app = open_page(fit="view!scenarios")
+    assert "Add two to four scenarios" in said(app)
+
+    app.button(key="compare_add_plan").click().run()
+    address = "http://127.0.0.1:1/?model=Qwen%2FQwen3-8B&gpu=L40S&kv_cache_dtype=fp8"
+    app.text_input(key="compare_link").set_value(address).run()
+    app.button(key="compare_add_link").click().run()
+    app.text_area(key="compare_log").set_value(LOG).run()
+    app.button(key="compare_add_log").click().run()
+
+    assert not app.exception
+    assert errors(app) == []
+    text = said(app)
+    assert "Qwen3-8B · 1 × H100 80GB SXM" in text
+    assert "Qwen3-8B · 1 × L40S" in text
+    assert "The log names no card" in text
+    capacity = app.table[-1].value
+    assert "≠" in set(capacity["≠"])
+    assert len(capacity.columns) == 5
+
+
+def test_only_differences_are_left_when_asked_for(open_page) -> None:
+    app = open_page(fit="view!scenarios")
+    app.button(key="compare_add_plan").click().run()
+    app.button(key="compare_add_plan").click().run()
+    assert not any("≠" in set(table.value["≠"]) for table in app.table)
+
+    app.toggle(key="compare_only_differences").set_value(True).run()
+
+    assert not app.table
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "button", "sentence"),
+    [
+        ("compare_link", "", "compare_add_link", "holds no plan"),
+        ("compare_link", "http://x/?model=no%2Fsuch&gpu=L40S", "compare_add_link", "not in the catalogue"),
+        (
+            "compare_link",
+            "http://x/?model=Qwen%2FQwen3-8B&gpu=nonsense-card",
+            "compare_add_link",
+            "not in the catalogue",
+        ),
+        ("compare_link", "http://x/?model=Qwen%2FQwen3-8B&gpu=L40S&evil=1", "compare_add_link", "evil"),
+        ("compare_log", "hello", "compare_add_log", "log"),
+        ("compare_link", "x", "compare_add_live", "No engine is watched"),
+    ],
+)
+def test_a_source_that_gives_no_scenario_says_why(open_page, field: str, text: str, button: str, sentence: str) -> None:
+    app = open_page(fit="view!scenarios")
+    box = app.text_area(key=field) if field == "compare_log" else app.text_input(key=field)
+    box.set_value(text).run()
+
+    app.button(key=button).click().run()
+
+    assert not app.exception
+    assert any(sentence in error for error in errors(app))
+
+
+def test_the_fewest_cards_are_found_and_cost_what_the_reader_says(open_page) -> None:
+    app = open_page(fit="view!cards~users!24~search_cards!L40S|H100 80GB SXM~most_cards!2")
+
+    assert not app.exception
+    assert "1 × L40S" in said(app)
+    assert "no price given" in said(app)
+    assert "power not known" in said(app)
+
+    app.session_state["compare_price_rows"] = {"L40S": {"per_hour": 0.5, "power_limit_watts": 350}}
+    app.run()
+    assert "0.50 USD an hour, 365.00 a month" in said(app)
+    assert "350 W" in said(app)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("prompt_p50!5000", "percentiles rise"),
+        ("prompt_p50!0", "write a whole number from 1"),
+        ("output_p99!999999999999", "write a whole number from 1"),
+        ("users!0", "The users at once are 0"),
+        ("load!rate~rate!0", "The arrival rate is 0"),
+        ("search_cards!", "Choose at least one card"),
+        ("most_cards!0", "The most cards to try are 0"),
+        ("most_preempted_percent!250", "from 0 to 100 %"),
+        ("prefix_tokens!90000000", "takes 40,960 at most"),
+    ],
+)
+def test_an_absurd_load_is_said_at_its_field(open_page, text: str, sentence: str) -> None:
+    app = open_page(fit=f"view!cards~{text}")
+
+    assert not app.exception
+    assert any(sentence in error for error in errors(app))
+
+
+@pytest.mark.parametrize("currency", ["", "12", "<script>", "a very long name"])
+def test_an_unknown_currency_is_said_at_its_field(open_page, currency: str) -> None:
+    app = open_page(fit="view!cards~users!4~search_cards!H100 80GB SXM")
+
+    app.text_input(key="compare_currency").set_value(currency).run()
+
+    assert not app.exception
+    assert any("cannot be read" in error for error in errors(app))
+
+
+def test_the_dry_run_marks_its_knee_and_recommends_two_flags(open_page) -> None:
+    app = open_page(fit="view!dry_run~most_users!16")
+
+    assert not app.exception
+    assert "No knee yet: up to 16 users" in said(app).replace("**", "")
+    assert "--max-num-seqs" in said(app)
+    assert "--max-num-batched-tokens" in said(app)
+    assert any("⚑" in users for users in app.dataframe[0].value["Users"])
+
+
+def test_a_sweep_that_cannot_be_made_is_said_at_its_field(open_page) -> None:
+    app = open_page(fit="view!dry_run~most_users!0")
+
+    assert not app.exception
+    assert any("goes up to 0 users" in error for error in errors(app))
