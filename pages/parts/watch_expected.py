@@ -22,7 +22,7 @@ from live.expected_curve import (
 )
 from live.recording import Recording
 from live.sample_codec import series_name
-from live.samples import EngineSample
+from live.samples import EngineIdentity, EngineSample
 from pages.parts import watch_prediction, watch_state, watch_words
 from pages.parts.language import t
 from pages.parts.watch_prediction import HeldTokens
@@ -31,7 +31,7 @@ from planner.sequence import SimulatedRequest
 ExpectationKind = Literal["simulated", "tables", "lengths"]
 NEEDED_BLOCKS = "probe/num_needed_blocks"
 _LONGEST_LOAD_MS = 900_000  # after its last arrival
-_RENEWED_MS = 10_000  # a load under way is simulated again this seldom, as the engine's speed is seen
+_RENEWED_MS = 5_000  # a load under way is simulated again this seldom, as the engine's speed is seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +75,22 @@ class Points:
 
 def known_curve(recording: Recording | None, sample: EngineSample, now_ms: int) -> KnownCurve | None:
     """The simulated curve where the load is known; None else."""
-    known = None if recording is None else watch_state.known_load()
-    if known is None or recording is None:
+    if recording is None or not watch_state.is_demo_shown():
+        return None
+    is_over = recording.summary().ended_ms is not None
+    renewed = 0 if is_over else now_ms // _RENEWED_MS
+    return _known_curve(str(recording.path), sample.identity, renewed, recording, sample, now_ms)
+
+
+# The path, the engine and the time in steps of `_RENEWED_MS` (0: it is over) stand for the rest in the cache's key.
+@st.cache_data(max_entries=64, show_spinner=False)
+def _known_curve(
+    path: str, identity: EngineIdentity, renewed: int, _recording: Recording, _sample: EngineSample, _now_ms: int
+) -> KnownCurve | None:
+    del path, identity, renewed
+    recording, sample, now_ms = _recording, _sample, _now_ms
+    known = watch_state.known_load()
+    if known is None:
         return None
     last_ms = known.start_ms + _LONGEST_LOAD_MS + int(1000 * _last_arrival_seconds(known.load.requests))
     if recording.summary().ended_ms is None:

@@ -52,9 +52,8 @@ def sample_of(status: WatchStatus) -> EngineSample | None:
     return status.snapshot.engines[min(watch_state.value("engine") or 0, len(status.snapshot.engines) - 1)]
 
 
-def seen_of(watched: Watched) -> Seen | None:
-    """What is seen now; None before the first sample."""
-    status = watched.status()
+def seen_of(watched: Watched, status: WatchStatus) -> Seen | None:
+    """What is seen at `status`; None before the first sample."""
     sample, snapshot = sample_of(status), status.snapshot
     if sample is None or snapshot is None:
         return None

@@ -83,7 +83,7 @@ def _now(watched: Watched) -> None:
         st.error(words.plain(said(status.storage_text)), icon=":material/save:")
     if status.snapshot is not None:
         watch_sources.engine_choice([watch_words.engine_name(each.identity) for each in status.snapshot.engines])
-    seen = watch_seen.seen_of(watched)
+    seen = watch_seen.seen_of(watched, status)
     if seen is None:
         return
     if status.state in {OK, PAUSED}:
@@ -114,7 +114,7 @@ def _verdict(found: Verdict) -> None:
 
 
 def _charts(watched: Watched, interval_ms: int) -> None:
-    seen = watch_seen.seen_of(watched)
+    seen = watch_seen.seen_of(watched, watched.status())
     if seen is None:
         return
     seconds = 60.0 * float(watch_state.value("minutes"))
