@@ -30,7 +30,7 @@ elif recorder is not None:
     watch_view.draw(recorder, recorder.recording.summary().interval_ms)
     watch_alerts.panel(recorder)
     watch_cards.cards()
-    watch_log.startup_log()
+    watch_log.startup_log(recorder)
     watch_sources.recording_controls(recorder)
 else:
     watch_sources.ended()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from pages.parts import state, watch_state, words
+from live.watched import Watched
+from pages.parts import watch_plan, watch_seen, watch_state, words
 from pages.parts.language import t
 from pages.parts.watch_state import key
-from planner.answer import RankPlan
+from planner.answer import Plan, RankPlan
 from planner.facts import Estimate, PlanError
 from planner.startup_log import LARGEST_LOG_BYTES, StartupLog
 from planner.units import MIB
@@ -16,8 +17,8 @@ from planner.units import MIB
 _LARGEST_LOG_MB = LARGEST_LOG_BYTES // 1_000_000
 
 
-def startup_log() -> None:
-    """The place for a log, and what it says beside the plan."""
+def startup_log(watched: Watched) -> None:
+    """The place for a log, and what it says beside the plan of what is watched."""
     with st.expander(
         t("Start-up log: the memory that no metric exports"), icon=":material/article:", key=key("log_place")
     ):
@@ -32,36 +33,45 @@ def startup_log() -> None:
         )
         text = uploaded.getvalue().decode("utf-8", "replace") if uploaded is not None else typed
         if text.strip():
-            _terms(watch_state.read_log(text))
+            _terms(watch_state.read_log(text), _plan_of(watched))
 
 
-def _terms(log: StartupLog) -> None:
+def _plan_of(watched: Watched) -> Plan | None:
+    """The plan that the page sets the engine against; before the first sample, the Plan page's."""
+    status = watched.status()
+    sample = watch_seen.sample_of(status)
+    if sample is not None and status.snapshot is not None:
+        planned = watch_plan.planned_for(sample, status.snapshot)
+        return None if planned is None else planned.plan
     answered = watch_state.plan_answer()
-    rank = None if isinstance(answered, PlanError) else answered.plan.ranks[answered.plan.bounding_rank]
-    rows = log_rows(log, rank)
+    return None if isinstance(answered, PlanError) else answered.plan
+
+
+def _terms(log: StartupLog, plan: Plan | None) -> None:
+    rows = log_rows(log, None if plan is None else plan.ranks[plan.bounding_rank])
     if log.failure is not None:
         st.error(words.plain(log.failure[:600]), icon=":material/error:")
     if not rows:
         st.info(t("No line here says what vLLM took; give the lines from its start on, at log level INFO."))
         return
     st.dataframe(pd.DataFrame(rows), hide_index=True, key=key("log_terms"))
-    if not isinstance(answered, PlanError):
-        st.caption(_plan_words(log, answered))
+    st.caption(t("There is no plan for this model to compare with.") if plan is None else _plan_words(log, plan))
     st.page_link("calibrate.py", label=t("Calibrate: every term of a log against the plan"), icon=":material/tune:")
 
 
-def _plan_words(log: StartupLog, answered: state.Answer) -> str:
-    served = log.model_name
-    if (
-        served is not None
-        and served.rsplit("/", 1)[-1].lower() != answered.plan.request.model_id.rsplit("/", 1)[-1].lower()
-    ):
+def _plan_words(log: StartupLog, plan: Plan) -> str:
+    planned, served = plan.request.model_id, log.model_name
+    if served is not None and _last_part(served) != _last_part(planned):
         return t(
-            "The plan is for {planned}, the log is of {served}: choose that model on the Plan page to compare.",
-            planned=words.plain(answered.plan.request.model_id),
+            "The plan is for {planned}, the log is of {served}: the terms are those of two models.",
+            planned=words.plain(planned),
             served=words.plain(served),
         )
-    return t("Each term is one card's; the plan is the one of the Plan page, with its interval.")
+    return t("Each term is one card's. The plan is that of {planned}.", planned=words.plain(planned))
+
+
+def _last_part(name: str) -> str:
+    return name.rstrip("/").rsplit("/", 1)[-1].lower()
 
 
 def log_rows(log: StartupLog, rank: RankPlan | None) -> list[dict[str, str]]:

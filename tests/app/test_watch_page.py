@@ -187,14 +187,15 @@ def test_a_plan_for_the_served_model_stands_beside_it(open_watch: OpenPage, engi
     assert table.loc["KV cache tokens", "Verdict"] == "not exported by this version"
 
 
-def test_without_a_plan_the_page_offers_one(open_watch: OpenPage, engine: MetricsServer) -> None:
+def test_a_plan_made_by_name_can_become_the_plan_pages(open_watch: OpenPage, engine: MetricsServer) -> None:
     engine.text = engine.text.replace("tiny-llama", "Qwen/Qwen3-32B")
     app = watch(open_watch(), engine.url)
     until(app, lambda each: "Beside the plan" in said(each))
-    assert "has no plan for Qwen/Qwen3-32B" in said(app)
+    assert "made for the served one by its name" in said(app)
 
     app.button(key="watch_plan_for").click().run()
-    assert until(app, lambda each: bool(each.dataframe))
+    until(app, lambda each: "Beside the plan" in said(each))
+    assert "made for the served one by its name" not in said(app)
 
 
 def test_a_recording_ends_when_told_and_stays(open_watch: OpenPage, engine: MetricsServer, folder: Path) -> None:
@@ -445,13 +446,16 @@ INFO 11-29 10:00:09 [gpu_worker.py:300] Available KV cache memory: 50.50 GiB
 
 
 def test_a_log_stands_beside_the_plans_parts(open_watch: OpenPage, engine: MetricsServer) -> None:
+    engine.text = engine.text.replace("tiny-llama", "Qwen/Qwen3-8B")
     app = watch(open_watch(), engine.url)
+    until(app, lambda each: "Beside the plan" in said(each))
     app.text_area(key="watch_log_text").input(LOG).run()
 
     table = next(each.value for each in app.dataframe if "Term" in each.value).set_index("Term")
     assert table.loc["Weights", "Log"].replace("\xa0", " ") == "15.2 GiB"
     assert table.loc["Weights", "Plan minus log"].endswith("MiB")
     assert list(table.index) == ["Weights", "Available for KV cache"]
+    assert "The plan is that of Qwen/Qwen3-8B" in said(app)
 
 
 def test_a_log_can_be_a_file(open_watch: OpenPage, engine: MetricsServer) -> None:
