@@ -12,6 +12,7 @@ _OPENING = "([{<"
 _CLOSING = ")]}>"
 _PAIR = re.compile(r"\s*['\"]?([A-Za-z_]\w{0,60})['\"]?\s*[=:]\s*(.*)", re.DOTALL)
 _MOST_PAIRS = 400
+_PLAIN_NUMBER = re.compile(r"-?\d{1,18}(?:\.\d{1,18})?(?:e-?\d{1,2})?")  # as Python prints one
 _ENUM = re.compile(r"<(\w+\.\w+): .*>")
 
 Pairs = tuple[tuple[str, object], ...]
@@ -46,11 +47,13 @@ def split_outside(text: str) -> list[str]:
 
 def read_pairs(text: str) -> Pairs:
     """The settings in `text`: name=value or 'name': value, separated by commas; what is neither is left out."""
-    pairs = []
+    pairs: list[tuple[str, object]] = []
     for part in split_outside(text)[:_MOST_PAIRS]:
         match = _PAIR.fullmatch(part)
         if match is not None and not _is_cut(match[2].strip()):
             pairs.append((match[1], read_value(match[2].strip())))
+        elif pairs and part.strip()[:1].isdigit():
+            pairs.pop()  # a broken number with commas, of which this is the rest
     return tuple(pairs)
 
 
@@ -72,7 +75,7 @@ def read_value(text: str) -> object:
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return text.strip("'\"")[:2000]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return text if is_number and len(text) > 25 else value
+    return text if is_number and _PLAIN_NUMBER.fullmatch(text) is None else value
 
 
 def read_object_text(text: str) -> dict[str, object]:

@@ -18,7 +18,7 @@ _MOST_UNREAD = 200
 _LARGEST_GIB = 100_000.0
 _LEAST_OF_RANK = frozenset(["available_kv", "kv_given", "suggested_kv_to_fit", "suggested_kv_to_fill", "free_at_start"])
 _LEAST_OF_START = frozenset(["kv_cache_tokens", "max_concurrency", "num_gpu_blocks", "max_model_len_served"])
-_SERVERS = frozenset({"server", "logo"})
+_SERVERS = frozenset({"server", "logo", "arguments"})
 _BEGINNINGS = _SERVERS | {"engine", "loading"}
 # What a line was made for outweighs where it is repeated: the summary prints weights of four decimals with two.
 _REPEATS = frozenset(
@@ -86,7 +86,8 @@ class Start:
             process = one.process
             if one.key == "engine":
                 is_again = process.name in self.banners or (not process.name and bool(self.ranks))
-                return self.ending.has_ended or is_again
+                is_other = bool(self.banners) and not any(_kind(name) == _kind(process.name) for name in self.banners)
+                return self.ending.has_ended or is_again or is_other
             if one.key in _SERVERS and (self.ending.has_ended or self.banners or self.ranks):
                 return True
             if one.key == "loading" and "weights" in self.ranks.get(process.rank, {}):
@@ -165,6 +166,11 @@ class Start:
     def files(self) -> set[str]:
         """The source files whose messages were read."""
         return {file for _, file, _ in self.sources}
+
+
+def _kind(process: str) -> str:
+    """A process's name without its place: of the data-parallel engines each prints a banner."""
+    return process.partition("_")[0]
 
 
 def _exact(text: str, line: LogLine) -> Estimate:

@@ -10,8 +10,9 @@ import re
 from dataclasses import dataclass
 
 # Sizes within reason: more digits than any machine needs are no size.
-_NUMBER = r"-?\d{1,7}(?:\.\d{1,9})?(?![\d.]*\d|[eE]\d)"
-_COUNT = r"\d{1,3}(?:,\d{3}){1,5}(?!\d)|\d{1,15}(?![\d,]*\d)"
+_END = r"(?![\d.,]*\d|[eE][+-]?\d)"
+_NUMBER = rf"-?\d{{1,7}}(?:\.\d{{1,9}})?{_END}"
+_COUNT = rf"(?:\d{{1,3}}(?:,\d{{3}}){{1,5}}|\d{{1,15}}){_END}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +120,7 @@ TEXTS: tuple[MessageText, ...] = (
     # -- what was started
     _text("engine", "LLM engine ", r"Initializing (?:a V[01]|an) LLM engine (?:\(v?<word:vllm_version>\) )?with config"),
     _text("server", "server version", r"vLLM (?:API )?server version v?<word:vllm_version>"),
+    _text("arguments", "args: ", r"non-default args: \{|\bargs: Namespace\("),
     _text("logo", " version ", r"█ +version +v?<word:vllm_version>"),
     _text("logo_model", "█ ", r"█ +model +<word:model_name>"),
     _text("serving", "serving model", r"vLLM server version [^\s,]+, serving model <word:model_name>"),
