@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import ask_vllm, calibrate_held, inputs, paste, problems, results, state
+from pages.parts import ask_vllm, calibrate_held, inputs, paste, problems, report_pages, results, state
 from planner.facts import PlanError
 
 answered = state.answer()
@@ -20,6 +20,7 @@ if isinstance(answered, PlanError):
 else:
     plan = answered.plan
     results.verdict(plan)
+    report_pages.plan(answered)
     calibrate_held.plan_switch()
     paste.paste_report(plan)
     results.changes(plan)

@@ -7,7 +7,9 @@ Knows no Streamlit: the frame says by `ask` how the reader's language is found; 
 from __future__ import annotations
 
 import gettext
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,6 +26,7 @@ def _english() -> str:
 
 
 _ask: Callable[[], str] = _english
+_spoken: ContextVar[str | None] = ContextVar("spoken", default=None)
 
 
 def ask(chosen: Callable[[], str]) -> None:
@@ -32,9 +35,19 @@ def ask(chosen: Callable[[], str]) -> None:
     _ask = chosen
 
 
+@contextmanager
+def speaking(code: str) -> Iterator[None]:
+    """Speak `code` within: for a file that is made when no page is being drawn."""
+    before = _spoken.set(code)
+    try:
+        yield
+    finally:
+        _spoken.reset(before)
+
+
 def language() -> str:
     """The code of the language that the reader reads: one of `LANGUAGES`."""
-    return _ask()
+    return _spoken.get() or _ask()
 
 
 def html_name() -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
@@ -140,6 +140,12 @@ def keep_link_extra(name: str, text: str | None) -> None:
 
 def write_link(page: str) -> None:
     """Put the form's present request and what `page` (its address, "" for the first) holds beside it into the address."""
+    query = _link_query(page)
+    if st.query_params.to_dict() != query:
+        st.query_params.from_dict(query)
+
+
+def _link_query(page: str) -> dict[str, str]:
     try:
         query = current_request().to_query()
     except PlanError:
@@ -148,8 +154,13 @@ def write_link(page: str) -> None:
         text = link_extra(name)
         if text is not None and ("*" in pages or page in pages):
             query[name] = text
-    if st.query_params.to_dict() != query:
-        st.query_params.from_dict(query)
+    return query
+
+
+def page_link() -> str | None:
+    """The whole address that opens the present page as it is now; None where no browser has told its own."""
+    base = (st.context.url or "").split("?", 1)[0]
+    return f"{base}?{urlencode(_link_query(urlsplit(base).path.strip('/')))}" if base else None
 
 
 def link(request: PlanRequest) -> str:
