@@ -15,6 +15,7 @@ from planner.command_line import parse_command
 from planner.facts import Finding, PlanError
 from planner.flags import Flag, find_flag
 from planner.gpu_catalog import find_gpu, gpu_names
+from planner.model_catalog import catalogue_ids
 from planner.request import PlanRequest
 from planner.request_mapping import FLAG_READERS, request_from_mapping, request_to_mapping
 from planner.startup_facts import StartupLog
@@ -74,7 +75,7 @@ def request_of_log(log: StartupLog) -> LoggedRequest:
     if fields.get("kv_cache_dtype") == "auto":
         del fields["kv_cache_dtype"]
     if log.model_name is not None:
-        fields["model_id"] = log.model_name
+        fields["model_id"] = _model_id(log.model_name)
     if log.release is not None:
         fields["vllm_version"] = ".".join(map(str, version))
     for name in ("model_runner", "compile_cache"):
@@ -84,6 +85,12 @@ def request_of_log(log: StartupLog) -> LoggedRequest:
     skipped = {"command-not-found", "model-not-named"}
     findings = [finding for finding in parsed.findings if finding.code not in skipped]
     return LoggedRequest(fields=tuple(fields.items()), findings=(*findings, *_unknown(log, fields)))
+
+
+def _model_id(name: str) -> str:
+    """The catalogue's id for a name, where only one ends so; else the name."""
+    ends = [known for known in catalogue_ids() if known.split("/")[-1].lower() == name.rsplit("/", maxsplit=1)[-1].lower()]
+    return ends[0] if len(ends) == 1 and name not in catalogue_ids() else name
 
 
 def _command(log: StartupLog, version: Version) -> str:
@@ -150,8 +157,6 @@ def _card(log: StartupLog) -> dict[str, object]:
             fields["gpu"] = find_gpu(log.card_name.replace("_", " ")).name
         except PlanError:
             fields = {}
-    if "gpu" not in fields and total_bytes is not None and len(same := cards_of_total(total_bytes)) == 1:
-        fields["gpu"] = same[0]
     if total_bytes is None or total_bytes <= 0:
         return fields
     fields["gpu_memory_bytes"] = total_bytes
@@ -167,8 +172,8 @@ def _unknown(log: StartupLog, fields: dict[str, object]) -> Iterator[Finding]:
     if log.model_name is None:
         text = "The log names no model; choose it."
         yield Finding(code="log-without-model", severity="warning", text=text, field="model_id")
-    elif log.model_name.count("/") != 1 or log.model_name.startswith("/"):
-        text = f"The log names the model by a path ({log.model_name[:80]}); check that it is the model meant."
+    elif log.model_path is not None:
+        text = f"The log names the model by a path ({log.model_path[-80:]}), read as {fields['model_id']}; check that it is meant."
         yield Finding(code="log-model-by-path", severity="info", text=text, field="model_id")
     if log.release is None:
         text = f"The log does not tell its vLLM release; {NEWEST} is assumed."

@@ -88,6 +88,7 @@ class StartupLog:
     platform: str | None = None  # cuda, rocm, cpu, xpu, tpu, hpu, neuron
     card_name: str | None = None
     model_name: str | None = None
+    model_path: str | None = None  # where the model was a local folder or file: `model_name` is made of its end
     served_model_name: str | None = None
     architecture: str | None = None
     tensor_parallel_size: int | None = None

@@ -53,17 +53,41 @@ def _stated(text: str, basis: Any) -> ReleaseReading | None:
 
 
 def release_by_lines(sources: set[tuple[str, str, int]]) -> ReleaseReading | None:
-    """The interval of releases in which every known source line agrees; None where none does."""
+    """The interval of releases in which every source line agrees; of a build between two releases, these; else None."""
     releases, places = _table()
     known = [places[source] for source in sources if source in places]
-    if not known:
-        return None
-    common = frozenset.intersection(*known)
+    files = {place[:2] for place in places}
+    unknown = [source for source in sources if source not in places and source[:2] in files]
+    if unknown:
+        return _between(unknown)
+    common = frozenset.intersection(*known) if known else frozenset()
     if not common:
         return None
     first, last = releases[min(common)], releases[max(common)]
     text = f"{first} by source lines" if first == last else f"{first} to {last} by source lines"
     return ReleaseReading(basis="source lines", text=text, first=_version(first), last=_version(last))
+
+
+def _between(sources: list[tuple[str, str, int]]) -> ReleaseReading | None:
+    """The two neighbouring releases between whose lines all of `sources` lie: a build that is neither."""
+    releases, places = _table()
+    gaps: set[int] | None = None  # of release i and i + 1
+    for key, file, line in sources:
+        lines: dict[int, int] = {}
+        for (message, name, number), span in places.items():
+            if (message, name) == (key, file):
+                lines.update(dict.fromkeys(span, number))
+        here = {
+            at
+            for at in lines
+            if at + 1 in lines and min(lines[at], lines[at + 1]) < line < max(lines[at], lines[at + 1])
+        }
+        gaps = here if gaps is None else gaps & here
+    if gaps is None or len(gaps) != 1:
+        return None
+    before, after = (releases[at] for at in (min(gaps), min(gaps) + 1))
+    text = f"between {before} and {after} by source lines"
+    return ReleaseReading(basis="source lines", text=text, first=_version(before), last=_version(after))
 
 
 def _version(text: str) -> Version:

@@ -22,7 +22,11 @@ def finish(start: Start, *, number: int, num_starts: int, environment: LogLine |
     facts = dict(start.facts)
     _translate(facts)
     if "model_name" in facts:
-        facts["model_name"].value = _model_name(facts["model_name"].value)
+        given = facts["model_name"]
+        name = _model_name(given.value)
+        if name != given.value.rstrip("/"):
+            facts["model_path"] = Said(value=given.value, line=given.line)
+        facts["model_name"] = Said(value=name, line=given.line)
     values: dict[str, Any] = {name: said.value for name, said in facts.items() if name in _PLAIN}
     derived = _derive(start, values)
     if StartupLog(**values).block_size is not None and "printed_block_size" not in values:
