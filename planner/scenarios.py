@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Literal
 
 from planner.answer import Plan, RankPlan
 from planner.facts import PlanError
+from planner.log_request import request_of_log
 from planner.request import EngineFlags, PlanRequest
 from planner.startup_log import read_starts
 
@@ -143,36 +144,16 @@ def num_cards(plan: Plan) -> int:
 
 # -- from a log -------------------------------------------------------------------------------------------------------
 
-_LOG_FLAGS = (
-    "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "enable_expert_parallel", "max_model_len",
-    "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "kv_cache_dtype",
-)  # fmt: skip
 
-
-def request_of_log(text: str, base: PlanRequest) -> tuple[PlanRequest, tuple[str, ...]]:
-    """The request of the last start in a log, and what the log does not say and was taken from `base`."""
-    starts = read_starts(text)
-    if not starts:
-        raise PlanError(
-            "log", None, "No line of vLLM's start-up is in this text; paste the log from its first line on."
-        )
-    log = starts[-1]
-    if log.model_name is None:
-        raise PlanError("log", None, "The log does not name its model; paste it from the first line on.")
-    notes = []
-    gpu, memory_bytes, version = log.card_name, None, log.vllm_version
-    if gpu is None:
-        gpu, memory_bytes = base.gpu, base.gpu_memory_bytes
-        notes.append(f"The log names no card; the Plan page's is taken: {gpu or 'its size'}.")
-    if version is None:
-        version = base.vllm_version
-        notes.append(f"The log tells no release; the Plan page's is taken: {version}.")
-    found: dict[str, Any] = {name: getattr(log, name) for name in _LOG_FLAGS if getattr(log, name) is not None}
-    missing = [name for name in _LOG_FLAGS[:2] + _LOG_FLAGS[4:8] if name not in found]
-    if missing:
-        notes.append(f"Not in the log, so as vLLM chooses it: {', '.join(missing)}.")
-    request = replace(
-        PlanRequest(model_id=log.model_name, gpu=gpu, gpu_memory_bytes=memory_bytes, vllm_version=version),
-        flags=EngineFlags(**found),
-    )
-    return request, tuple(notes)
+def request_of_log_text(text: str, base: PlanRequest) -> tuple[PlanRequest, tuple[str, ...]]:
+    """The request of the last start in a log, and what the log does not say, which is then `base`'s."""
+    logged = request_of_log(read_starts(text)[-1])
+    told = {name for name, _ in logged.fields}
+    if "model_id" not in told:
+        raise PlanError("log", None, "The log does not name its model; paste it from the first line of the start on.")
+    notes = [finding.text for finding in logged.findings]
+    if not told & {"gpu", "gpu_memory_bytes"}:
+        notes.append(f"The log names no card; the Plan page's is taken: {base.gpu or 'its size'}.")
+    if "vllm_version" not in told:
+        notes.append(f"The log tells no release; the Plan page's is taken: {base.vllm_version}.")
+    return logged.apply(base), tuple(dict.fromkeys(notes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 from planner.facts import PlanError
@@ -48,6 +49,7 @@ NEWEST = "0.33.0"
 _PATTERN = re.compile(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}|x))?(?:[-.]?[a-z]+\d*)*(?:\+[\w.]+)?", re.ASCII)
 
 
+@lru_cache(maxsize=128)
 def parse_version(text: str) -> Version:
     """The release that `text` names ("0.19", "v0.11.0rc2"); raises `PlanError` for anything else."""
     match = _PATTERN.fullmatch(text.strip())
@@ -59,6 +61,7 @@ def parse_version(text: str) -> Version:
     return Version(int(match[1]), int(match[2]), int(patch) if patch and patch != "x" else 0)
 
 
+@lru_cache(maxsize=128)
 def era_of(version: Version) -> Era:
     """The era whose rules `version` follows."""
     return next(era for era in reversed(Era) if version >= era.value.first)

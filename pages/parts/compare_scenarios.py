@@ -20,7 +20,7 @@ from planner.facts import PlanError
 from planner.inventory import ModelDocuments
 from planner.model_catalog import catalogue_documents, catalogue_ids, config_documents
 from planner.request import PlanRequest
-from planner.scenarios import MOST_SCENARIOS, ComparedRow, Scenario, compare, num_cards, request_of_log
+from planner.scenarios import MOST_SCENARIOS, ComparedRow, Scenario, compare, num_cards, request_of_log_text
 
 _LONGEST_LINK = 100_000
 _LONGEST_LOG = 2_000_000
@@ -234,7 +234,7 @@ def _add_log() -> None:
     if len(text) > _LONGEST_LOG:
         text = text[:_LONGEST_LOG]  # a start stands at the log's beginning
     try:
-        request, notes = request_of_log(text, state.request_or_first())
+        request, notes = request_of_log_text(text, state.request_or_first())
         documents, digest = documents_of(request)
         plan = compare_state.cached_plan(digest, request, documents)
     except PlanError as error:

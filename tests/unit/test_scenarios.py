@@ -12,7 +12,7 @@ from planner.facts import PlanError
 from planner.model_catalog import catalogue_documents
 from planner.planning import facts_for
 from planner.request import EngineFlags, PlanRequest
-from planner.scenarios import ComparedRow, Scenario, compare, num_cards, request_of_log
+from planner.scenarios import ComparedRow, Scenario, compare, num_cards, request_of_log_text
 
 REQUEST = PlanRequest(model_id="Qwen/Qwen3-8B", gpu="H100 80GB SXM")
 LOG = """\
@@ -74,7 +74,7 @@ def test_the_cards_of_a_plan_are_those_of_all_copies() -> None:
 
 
 def test_a_log_gives_its_request_and_says_what_it_does_not_tell() -> None:
-    request, notes = request_of_log(LOG, REQUEST)
+    request, notes = request_of_log_text(LOG, REQUEST)
 
     assert (request.model_id, request.vllm_version) == ("Qwen/Qwen3-8B", "0.31.0")
     assert request.flags.max_model_len == 16384
@@ -86,6 +86,6 @@ def test_a_log_gives_its_request_and_says_what_it_does_not_tell() -> None:
 @pytest.mark.parametrize("text", ["", "hello", "a\nb\nc"])
 def test_a_text_that_is_no_log_is_refused(text: str) -> None:
     with pytest.raises(PlanError) as caught:
-        request_of_log(text, REQUEST)
+        request_of_log_text(text, REQUEST)
 
     assert caught.value.field == "log"
