@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import simulate_inputs, simulate_results, simulate_state
+from pages.parts import report_pages, simulate_inputs, simulate_results, simulate_state
 from planner.facts import PlanError
 
 simulate_state.start_page()
@@ -25,6 +25,7 @@ elif job is not None and not job.is_done:
     simulate_results.progress(job)
 elif job is not None and job.result is not None and not isinstance(asked, PlanError):
     simulate_results.summary(job, job.result)
+    report_pages.simulation(job, job.result)
     player = simulate_state.player_of(asked, job)
     if player is not None:
         simulate_results.stage(player, job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import simulate_inputs, simulate_results, simulate_state, simulate_weigh_results
+from pages.parts import report_pages, simulate_inputs, simulate_results, simulate_state, simulate_weigh_results
 from planner.facts import PlanError
 
 simulate_state.start_page()
@@ -23,6 +23,7 @@ else:
     is_done = job.wait(simulate_state.PATIENCE_SECONDS)
     simulate_weigh_results.title(asked.setup, job)
     if is_done:
+        report_pages.trade_offs(asked.setup, job)
         simulate_weigh_results.points(job)
     else:
         simulate_weigh_results.progress(job)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from pages.parts import report_plan, state, words
+from pages.parts import report_plan, report_simulate, simulate_state, state, words
 from pages.parts.language import t
 from pages.parts.report_button import About, report_button
+from pages.parts.said import said
+from pages.parts.simulate_job import SimulationJob
+from pages.parts.simulate_setup import Setup
+from pages.parts.simulate_weigh import WeighJob
 from pages.parts.state import Answer
+from planner.simulate import SimulationResult
 
 
 def plan(answered: Answer) -> None:
@@ -20,3 +25,20 @@ def plan(answered: Answer) -> None:
         versions=(("vLLM", found.vllm_version),),
     )
     report_button("plan", about, partial(report_plan.plan_sections, found, state.cached_what_ifs(answered), slices))
+
+
+def simulation(job: SimulationJob, result: SimulationResult) -> None:
+    """The Simulate page's report."""
+    asked = simulate_state.asked_now()
+    state.keep_link_extra("sim", simulate_state.link_text())
+    step = min(simulate_state.step_now(), result.summary.num_steps - 1)
+    about = About(title=t("Simulation"), subject=said(job.setup.title))
+    report_button("simulation", about, partial(report_simulate.run_sections, asked, job, result, max(0, step)))
+
+
+def trade_offs(setup: Setup, job: WeighJob) -> None:
+    """The Trade-offs page's report, once all points are there."""
+    asked = simulate_state.asked_now()
+    state.keep_link_extra("sim", simulate_state.link_text())
+    about = About(title=t("Trade-offs"), subject=said(setup.title))
+    report_button("trade-offs", about, partial(report_simulate.weigh_sections, asked, setup, job))

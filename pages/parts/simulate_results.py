@@ -80,45 +80,9 @@ def summary(job: SimulationJob, result: SimulationResult) -> None:
         st.info(words.plain(said(note)), icon=":material/info:")
     if found.is_stopped:
         st.warning(simulate_words.stopped_words(found), icon=":material/stop_circle:")
-    usable = config.num_usable_blocks
     with st.container(horizontal=True, gap="small"):
-        _metric(
-            t("Steps"),
-            words.count(found.num_steps),
-            f"{found.seconds:.3g} s" if found.seconds else None,
-            t("Passes through the model."),
-        )
-        _metric(
-            t("Most at once"),
-            words.count(found.peak_running),
-            t("{count} waiting at most", count=words.count(found.peak_waiting)),
-            t("Requests running in one step."),
-        )
-        _metric(
-            t("Peak of the pool"),
-            simulate_words.percent(found.peak_used_blocks, usable),
-            t(
-                "{used} of {usable} blocks",
-                used=f"{found.peak_used_blocks:,}",
-                usable=f"{usable:,}",
-            ),
-            t(
-                "On average {share} were in use. Cached blocks that nobody holds count as free.",
-                share=f"{found.mean_used_fraction:.0%}",
-            ),
-        )
-        _metric(
-            t("Preemptions"),
-            words.count(found.num_preemptions),
-            t("{count} tokens again", count=words.count(found.recomputed_tokens)),
-            t("The pool was full: the latest request gave its blocks back and starts over, from what is still cached."),
-        )
-        _metric(
-            t("Prefix hits"),
-            simulate_words.percent(found.hit_tokens, found.queried_tokens),
-            t("{count} tokens", count=words.count(found.hit_tokens)),
-            t("Of {count} prompt tokens looked up.", count=words.count(found.queried_tokens)),
-        )
+        for figure in simulate_words.run_figures(found, config):
+            _metric(figure.label, figure.shown, figure.below, figure.explanation)
 
 
 def _metric(label: str, shown: str, below: str | None, explanation: str) -> None:

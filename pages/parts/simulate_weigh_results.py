@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 import streamlit as st
 
@@ -11,7 +13,7 @@ from pages.parts.said import said
 from pages.parts.simulate_setup import Setup, pool_words
 from pages.parts.simulate_state import key
 from pages.parts.simulate_weigh import WeighJob
-from planner.block_tradeoffs import SwitchPoint
+from planner.block_tradeoffs import ConcurrencyPoint, SwitchPoint
 from planner.simulate import SimulationSummary
 
 _QUIET_CHART = {"displayModeBar": False, "scrollZoom": False}
@@ -20,7 +22,7 @@ _POLL_SECONDS = 0.7
 
 def title(setup: Setup, job: WeighJob) -> None:
     """What is weighed: the workload and the pool."""
-    st.caption(words.plain(f"{setup.title} · {pool_words(setup.config, setup.block_bytes)}"))
+    st.caption(words.plain(f"{said(setup.title)} · {pool_words(setup.config, setup.block_bytes)}"))
     st.header(t("What each choice costs and buys"), anchor=False)
     left_out = (
         t(" The first {requests} of the workload's requests are used.", requests=f"{len(job.requests):,}")
@@ -70,7 +72,19 @@ def concurrency(job: WeighJob) -> None:
     }
     for is_shown, text in claims:
         st.markdown(f"- {signs[is_shown]} {words.plain(text)}")
-    rows = [
+    rows = concurrency_rows(found)
+    with st.expander(t("The numbers"), icon=":material/table:", key=key("weigh_concurrency_numbers")):
+        st.table(pd.DataFrame(rows), border="horizontal", hide_index=True, alt=t("Use of memory by requests at once"))
+        st.caption(
+            t(
+                "Taken slots that hold a token: of the blocks in use, or of the runs that were reserved. Prefix sharing is off."
+            )
+        )
+
+
+def concurrency_rows(found: Sequence[ConcurrencyPoint]) -> list[dict[str, object]]:
+    """One row a limit of requests: how full each allocator keeps what it takes."""
+    return [
         {
             "max_num_seqs": point.max_num_seqs,
             t("At once, mean"): f"{point.mean_running:.1f}",
@@ -79,13 +93,6 @@ def concurrency(job: WeighJob) -> None:
         | {said(simulate_words.POLICY_WORDS[policy]): f"{fraction:.1%}" for policy, fraction in point.contiguous}
         for point in found
     ]
-    with st.expander(t("The numbers"), icon=":material/table:", key=key("weigh_concurrency_numbers")):
-        st.table(pd.DataFrame(rows), border="horizontal", hide_index=True, alt=t("Use of memory by requests at once"))
-        st.caption(
-            t(
-                "Taken slots that hold a token: of the blocks in use, or of the runs that were reserved. Prefix sharing is off."
-            )
-        )
 
 
 def block_sizes(job: WeighJob) -> None:
@@ -120,7 +127,7 @@ def switches(job: WeighJob) -> None:
     st.subheader(t("On and off"), anchor=False)
     for point in found:
         st.markdown(f"- {simulate_weigh.switch_finding(point)}")
-    rows = [row for point in found for row in _switch_rows(point)]
+    rows = [row for point in found for row in switch_rows(point)]
     st.table(pd.DataFrame(rows), border="horizontal", hide_index=True, alt=t("Three switches, on and off"))
     if job.window_note:
         st.caption(said(job.window_note))
@@ -129,7 +136,8 @@ def switches(job: WeighJob) -> None:
     )
 
 
-def _switch_rows(point: SwitchPoint) -> list[dict[str, str]]:
+def switch_rows(point: SwitchPoint) -> list[dict[str, str]]:
+    """Two rows: the switch on, and off."""
     name = said(simulate_weigh.SWITCH_WORDS[point.switch])
     return [
         _switch_row(t("{name}: on", name=name), point.on.summary),

@@ -49,6 +49,62 @@ class SlotUse:
     num_running: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFigure:
+    """One figure of a whole run: its name, the value, what stands below it, and what it means."""
+
+    label: str
+    shown: str
+    below: str | None
+    explanation: str
+
+
+def run_figures(found: SimulationSummary, config: SimulatorConfig) -> tuple[RunFigure, ...]:
+    """The five figures of a whole run."""
+    usable = config.num_usable_blocks
+    return (
+        RunFigure(
+            label=t("Steps"),
+            shown=words.count(found.num_steps),
+            below=f"{found.seconds:.3g} s" if found.seconds else None,
+            explanation=t("Passes through the model."),
+        ),
+        RunFigure(
+            label=t("Most at once"),
+            shown=words.count(found.peak_running),
+            below=t("{count} waiting at most", count=words.count(found.peak_waiting)),
+            explanation=t("Requests running in one step."),
+        ),
+        _pool_figure(found, usable),
+        RunFigure(
+            label=t("Preemptions"),
+            shown=words.count(found.num_preemptions),
+            below=t("{count} tokens again", count=words.count(found.recomputed_tokens)),
+            explanation=t(
+                "The pool was full: the latest request gave its blocks back and starts over, from what is still cached."
+            ),
+        ),
+        RunFigure(
+            label=t("Prefix hits"),
+            shown=percent(found.hit_tokens, found.queried_tokens),
+            below=t("{count} tokens", count=words.count(found.hit_tokens)),
+            explanation=t("Of {count} prompt tokens looked up.", count=words.count(found.queried_tokens)),
+        ),
+    )
+
+
+def _pool_figure(found: SimulationSummary, usable: int) -> RunFigure:
+    return RunFigure(
+        label=t("Peak of the pool"),
+        shown=percent(found.peak_used_blocks, usable),
+        below=t("{used} of {usable} blocks", used=f"{found.peak_used_blocks:,}", usable=f"{usable:,}"),
+        explanation=t(
+            "On average {share} were in use. Cached blocks that nobody holds count as free.",
+            share=f"{found.mean_used_fraction:.0%}",
+        ),
+    )
+
+
 def run_title(summary: SimulationSummary, config: SimulatorConfig) -> str:
     """What the whole run comes to, in one line."""
     if summary.num_preemptions:
