@@ -33,6 +33,7 @@ _TICKS_BETWEEN_PRUNING = 60
 _HOLE_INTERVALS = 2.5
 _LONGEST_POLL_MS = 2500
 _PAGES_FREED_AT_ONCE = 2000
+_FRAMES_KEPT_MS = 3_600_000  # block tables of the last hour are kept where the whole is too large
 STOPPED_STATE = "recorder_stopped"
 
 
@@ -260,6 +261,8 @@ class Store:
         ask = self._connection.execute
         cut_ms = now_ms - int(self.retention.seconds * 1000)
         self._forget(cut_ms)
+        if self._used_bytes() > self.retention.largest_bytes:  # frames are large: they go before numbers do
+            ask("DELETE FROM frame WHERE time_ms < ?", (now_ms - _FRAMES_KEPT_MS,))
         while self._used_bytes() > self.retention.largest_bytes:
             oldest = ask("SELECT start_ms, end_ms FROM span ORDER BY start_ms LIMIT 1").fetchone()
             if oldest is None:

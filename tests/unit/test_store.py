@@ -235,6 +235,19 @@ def test_frames_alone_cannot_pass_the_size_limit(path):
     assert len(list(read(path).frames("tables"))) < 30
 
 
+def test_old_frames_go_before_numbers_do(path):
+    store = Store.create(path, About(source="x"), Retention(largest_bytes=1_000_000))
+    for tick in range(700):
+        store.append_frame(START + 10_000 * tick, "tables", bytes(1_500))
+        store.append(START + 10_000 * tick, {"a": 1.0}, "")
+    store.close()
+
+    recording = read(path)
+
+    assert recording.summary().start_ms == START  # two hours of numbers, and the tables of the last one
+    assert min(time_ms for time_ms, _ in recording.frames("tables")) > START + 3_000_000
+
+
 def test_words_that_still_hold_outlive_the_retention(path):
     write(path, 1000, Retention(seconds=60))
 
