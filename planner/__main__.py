@@ -1,4 +1,4 @@
-"""`python -m planner`: plan, reconcile, score, simulate and workload on the command line, by the same code as the pages."""
+"""`python -m planner`: plan, fit, reconcile, score, simulate and workload on the command line, by the same code as the pages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from importlib import import_module
 
 # Subcommand -> module with `main(argv) -> exit status`; imported only when called.
 _COMMANDS = {
+    "fit": "planner.fit_cli",
     "log": "planner.log_cli",
     "plan": "planner.plan_cli",
     "reconcile": "planner.reconcile_cli",
