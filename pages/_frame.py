@@ -19,8 +19,9 @@ st.set_page_config(
     initial_sidebar_state=360,
 )
 st.logo(PARTS / "logo.svg", size="large", icon_image=PARTS / "icon.png")
+language_state.answer()
 state.start_session()
-language_state.start_page()
+language_state.tidy_link()
 page = st.navigation(
     [
         st.Page("plan.py", title=t("Plan"), icon=":material/memory:", default=True),

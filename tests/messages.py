@@ -24,6 +24,7 @@ METHODS = [
         "planner/kv_errors.py", "planner/startup_texts.py", "planner/startup_lines.py",
         "live/*_cli.py", "live/__main__.py", "live/engine/environment.py", "live/engine/oracle*.py",
     )),
+    ("planner/data/gpus.json", "pages.parts.sentence_templates:extract_notes"),
     ("planner/**.py", "pages.parts.sentence_templates:extract"),
     ("live/**.py", "pages.parts.sentence_templates:extract"),
     ("pages/**.py", "pages.parts.sentence_templates:extract_calls"),

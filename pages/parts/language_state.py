@@ -10,11 +10,16 @@ from pages.parts.language import ENGLISH, LANGUAGES, ask, best
 
 PARAMETER = "lang"  # of the link
 _CHOICE = "language_choice"
+_OUTSIDE = ENGLISH  # where no page is being drawn
 
 
-def start_page() -> None:
-    """Answer all who ask for the language from now on; a language that we do not have leaves the link."""
+def answer() -> None:
+    """Tell all who ask for the language, from now on."""
     ask(chosen)
+
+
+def tidy_link() -> None:
+    """Let a language that we do not have leave the link."""
     named = state.link_extra(PARAMETER)
     if named is not None and named not in LANGUAGES:
         found = best(named)
@@ -24,7 +29,7 @@ def start_page() -> None:
 def chosen() -> str:
     """The reader's language; English where no page is being drawn."""
     if get_script_run_ctx(suppress_warning=True) is None:
-        return ENGLISH
+        return _OUTSIDE
     named = state.link_extra(PARAMETER)
     return named if named is not None and named in LANGUAGES else best(st.context.locale)
 

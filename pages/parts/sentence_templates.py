@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import io
 import itertools
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -37,6 +38,26 @@ def extract(
     del keywords, comment_tags, options
     for line, template in templates(fileobj.read().decode("utf-8")):
         yield line, "pgettext", (CONTEXT, template), []
+
+
+def extract_notes(
+    fileobj: io.BytesIO, keywords: Collection[str], comment_tags: Collection[str], options: Mapping[str, object]
+) -> Iterator[Message]:
+    """Babel's extraction method for data: each `note` and `source` of a JSON file that reads like prose."""
+    del keywords, comment_tags, options
+    for note in dict.fromkeys(_notes(json.load(fileobj))):
+        if _PROSE.search(note):
+            yield 1, "pgettext", (CONTEXT, _literal(note)), []
+
+
+def _notes(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from (text for name in ("note", "source") if isinstance(text := value.get(name), str))
+        for child in value.values():
+            yield from _notes(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _notes(child)
 
 
 def extract_calls(
@@ -107,20 +128,21 @@ def _variants(node: ast.expr) -> Iterator[str]:
 
 def _pieces(node: ast.expr) -> list[list[str | ast.expr]]:
     """The parts of a text in order, each with its alternatives: a string is literal, an expression a hole."""
+    pieces: list[list[str | ast.expr]] = [[node]]
     match node:
         case ast.Constant(value=str() as literal):
-            return [[literal]]
+            pieces = [[literal]]
         case ast.JoinedStr(values=values):
-            return [piece for value in values for piece in _pieces(value)]
+            pieces = [piece for value in values for piece in _pieces(value)]
         case ast.BinOp(op=ast.Add(), left=left, right=right):
-            return [*_pieces(left), *_pieces(right)]
+            pieces = [*_pieces(left), *_pieces(right)]
         case ast.FormattedValue(value=inner):
-            return _pieces(inner)
+            pieces = _pieces(inner)
         case ast.BinOp(op=ast.Mult(), left=ast.Constant(value=str() as repeated)):  # "s" * (count != 1)
-            return [["", repeated]]
+            pieces = [["", repeated]]
         case ast.IfExp(body=ast.Constant(value=str() as yes), orelse=ast.Constant(value=str() as no)):
-            return [[yes, no]]
-    return [[node]]
+            pieces = [[yes, no]]
+    return pieces
 
 
 def _named(parts: Sequence[str | ast.expr]) -> str:
@@ -128,7 +150,7 @@ def _named(parts: Sequence[str | ast.expr]) -> str:
     text, taken = "", set[str]()
     for part in parts:
         if isinstance(part, str):
-            text += part.replace("{", "{{").replace("}", "}}")
+            text += _literal(part)
             continue
         base = _hole(part)
         name = next(
@@ -137,6 +159,10 @@ def _named(parts: Sequence[str | ast.expr]) -> str:
         taken.add(name)
         text += f"{{{name}}}"
     return text
+
+
+def _literal(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _hole(node: ast.expr) -> str:

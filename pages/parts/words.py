@@ -270,7 +270,7 @@ def subject(plan: Plan) -> str:
         "{model} on {num_cards} × {gpu_name} · vLLM {vllm_version} (era {era})",
         model=model,
         num_cards=count(num_cards),
-        gpu_name=plan.gpu_name,
+        gpu_name=said(plan.gpu_name),
         vllm_version=plan.vllm_version,
         era=said(plan.era),
     )
