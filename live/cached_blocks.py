@@ -49,6 +49,18 @@ class _Block:
 
 
 @dataclass(slots=True)
+class _Total:
+    """What the blocks of one place come to, kept up to date: a cache of a million blocks is counted every second."""
+
+    num_copies: int = 0
+    num_tokens: int = 0
+
+    def add(self, block: _Block) -> None:
+        self.num_copies += block.copies
+        self.num_tokens += block.num_tokens
+
+
+@dataclass(slots=True)
 class CachedBlocks:
     """The cache of one publisher. `is_complete` is False where batches were lost or the start was missed: counts are then at least."""
 
@@ -61,6 +73,7 @@ class CachedBlocks:
         default_factory=lambda: defaultdict(lambda: deque(maxlen=_MOST_AGES))
     )
     _num_known: int = 0
+    _totals: dict[tuple[int, str], _Total] = field(default_factory=lambda: defaultdict(_Total))
 
     def take(self, poll: KvEventPoll) -> None:
         """Applies what a poll brought."""
@@ -76,6 +89,7 @@ class CachedBlocks:
         """Empties the cache: the publisher started anew."""
         self._places.clear()
         self._ages.clear()
+        self._totals.clear()
         self._num_known = 0
 
     def apply(self, batch: KvEventBatch) -> None:
@@ -91,7 +105,7 @@ class CachedBlocks:
 
     def _store(self, event: BlocksStored, now_seconds: float) -> None:
         place = (event.group or 0, event.medium or GPU)
-        blocks = self._places[place]
+        blocks, total = self._places[place], self._totals[place]
         self._kinds[place] = event.spec_kind or self._kinds.get(place)
         parent = event.parent_block_hash
         num_tokens = event.block_size or event.num_tokens // max(len(event.block_hashes), 1)
@@ -100,9 +114,11 @@ class CachedBlocks:
             if known is not None:
                 # vLLM keeps equal blocks apart on the card and reports each removal; on other media a key is kept once.
                 known.copies += place[1] == GPU
+                total.num_copies += place[1] == GPU
                 known.stored_at_seconds = now_seconds
             elif self._num_known < _MOST_BLOCKS:
                 blocks[block_hash] = _Block(parent=parent, num_tokens=num_tokens, stored_at_seconds=now_seconds)
+                total.add(blocks[block_hash])
                 self._num_known += 1
             else:
                 self.is_complete = False
@@ -118,7 +134,9 @@ class CachedBlocks:
                 continue
             self._ages[place].append(max(now_seconds - block.stored_at_seconds, 0.0))
             block.copies -= 1
+            self._totals[place].num_copies -= 1
             if block.copies == 0:
+                self._totals[place].num_tokens -= block.num_tokens
                 del blocks[block_hash]
                 self._num_known -= 1
 
@@ -128,6 +146,7 @@ class CachedBlocks:
             if medium == GPU:
                 self._num_known -= len(blocks)
                 self._places[group, medium] = {}
+                self._totals[group, medium] = _Total()
 
     def counts(self) -> tuple[CachedCount, ...]:
         """What is cached, by group and medium."""
@@ -137,8 +156,8 @@ class CachedBlocks:
                 medium=medium,
                 spec_kind=self._kinds.get((group, medium)),
                 num_blocks=len(blocks),
-                num_copies=sum(block.copies for block in blocks.values()),
-                num_tokens=sum(block.num_tokens for block in blocks.values()),
+                num_copies=self._totals[group, medium].num_copies,
+                num_tokens=self._totals[group, medium].num_tokens,
             )
             for (group, medium), blocks in sorted(self._places.items())
         )

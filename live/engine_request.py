@@ -27,8 +27,14 @@ class EnginePlan:
     notes: tuple[str, ...]
 
 
-def card_of(gpus: Sequence[DetectedGpu], base: PlanRequest) -> tuple[PlanRequest, str]:
-    """`base` on the machine's own card where there is one kind that the catalogue knows, and a sentence on which card it is."""
+def card_of(gpus: Sequence[DetectedGpu] | None, base: PlanRequest) -> tuple[PlanRequest, str]:
+    """`base` on the machine's own card where there is one kind that the catalogue knows, and a sentence on which card it is.
+
+    `gpus` is None where the engine runs elsewhere, or ran.
+    """
+    shown = base.gpu or "the size given there"
+    if gpus is None:
+        return base, f"The engine's card is not known here; it is taken to be the Plan page's: {shown}."
     kinds = {gpu.name for gpu in gpus}
     if len(kinds) == 1:
         (name,) = kinds
@@ -39,7 +45,6 @@ def card_of(gpus: Sequence[DetectedGpu], base: PlanRequest) -> tuple[PlanRequest
             text = f"The card is the {name} that NVML sees here, which the catalogue does not know."
             return replace(base, gpu=None, gpu_memory_bytes=total_bytes), text
         return replace(base, gpu=found, gpu_memory_bytes=None), f"The card is the {found} that NVML sees here."
-    shown = base.gpu or "the size given there"
     why = "NVML sees no card here" if not kinds else "NVML sees several kinds of cards here"
     return base, f"{why}; the card is the Plan page's: {shown}."
 

@@ -10,8 +10,9 @@ import pandas as pd
 import streamlit as st
 
 from live.engine_request import EnginePlan, card_of, engine_plan
+from live.nvml_beside import is_this_machine
 from live.plan_comparison import EngineFacts, PlanComparison, compare_with_plan
-from live.samples import EngineSample, EngineSnapshot
+from live.samples import CacheConfig, EngineIdentity, EngineSample, EngineSnapshot
 from pages.parts import state, watch_state, watch_words, words
 from pages.parts.language import t
 from pages.parts.watch_state import key
@@ -61,12 +62,27 @@ def _by_name(model_id: str, sample: EngineSample, snapshot: EngineSnapshot) -> P
     base = PlanRequest(
         model_id=model_id, gpu=asked.gpu, gpu_memory_bytes=asked.gpu_memory_bytes, vllm_version=asked.vllm_version
     )
-    base, card_note = card_of(watch_state.cards().gpus, base)
-    found: EnginePlan = engine_plan(base, sample, facts_of(snapshot), lambda request: _plan(digest, request, documents))
+    is_here = watch_state.replay() is None and is_this_machine(snapshot.source)
+    base, card_note = card_of(watch_state.cards().gpus if is_here else None, base)
+    facts = facts_of(snapshot)
+    found = _engine_plan(digest, base, sample.identity, sample.cache_config, facts, documents)
     return Planned(plan=found.plan, documents=documents, digest=digest, origin="name", notes=(card_note, *found.notes))
 
 
-# `digest` stands for the documents in the cache's key.
+# `digest` stands for the documents in the caches' keys.
+@st.cache_data(max_entries=64, show_spinner=False)
+def _engine_plan(
+    digest: str,
+    base: PlanRequest,
+    identity: EngineIdentity,
+    config: CacheConfig | None,
+    facts: EngineFacts,
+    _documents: ModelDocuments,
+) -> EnginePlan:
+    sample = EngineSample(time_unix_ns=0, identity=identity, cache_config=config)
+    return engine_plan(base, sample, facts, lambda request: _plan(digest, request, _documents))
+
+
 @st.cache_data(max_entries=256, show_spinner=False)
 def _plan(digest: str, request: PlanRequest, _documents: ModelDocuments) -> Plan:
     del digest

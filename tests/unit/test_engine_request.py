@@ -112,6 +112,7 @@ def test_the_machines_own_card_is_planned_with() -> None:
 
 def test_without_a_card_here_or_with_several_kinds_the_forms_stays() -> None:
     assert card_of([], BASE) == (BASE, "NVML sees no card here; the card is the Plan page's: H100 SXM5 80GB.")
+    assert "is not known here" in card_of(None, BASE)[1]
     assert "several kinds" in card_of([gpu("NVIDIA L4"), gpu("NVIDIA A10")], BASE)[1]
 
 
