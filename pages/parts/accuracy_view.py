@@ -68,19 +68,26 @@ def headline(rows: Sequence[Scored]) -> None:
     errors, band, found = relative_errors(rows, "kv_pool"), band_coverage(rows), verdict_table(rows)
     percent = accuracy_words.percent
     with st.container(horizontal=True, gap="small"):
-        _metric(t("Pool, median error"), percent(quantile(errors, 0.5)), t("Of the logged KV cache pool."))
+        _metric(t("Median error"), percent(quantile(errors, 0.5)), t("Of the logged KV cache pool."))
         _metric(
-            t("Pool, nine of ten within"),
+            t("Nine of ten within"),
             percent(quantile(errors, 0.9)),
             t("Small pools on full cards weigh most here."),
         )
         _metric(
-            t("In the 90 % band"),
+            t("In the band"),
             percent(band.fraction),
-            t("{inside} of {starts} starts.", inside=band.inside, starts=band.rows),
+            t("The 90 % band holds {inside} of {starts} pools.", inside=band.inside, starts=band.rows),
         )
         _metric(
-            t("Mean half-width"), percent(band.mean_half_width), t("Of the pool: a band that is too wide says nothing.")
+            t("Half-width"),
+            percent(band.median_half_width),
+            t(
+                "Of the 90 % band, in percent of the pool, median: a band that is too wide says nothing. The mean is {mean}, or {of_card} of the card: "
+                "nearly empty pools weigh most in it.",
+                mean=percent(band.mean_half_width),
+                of_card=percent(band.half_width_of_card),
+            ),
         )
         _metric(
             t("Failures foreseen"),
@@ -137,10 +144,11 @@ def _start_table(rows: Sequence[Scored]) -> None:
         hide_index=True,
         height=450,
         column_config={
+            t("Start"): st.column_config.TextColumn(width="medium", pinned=True),
             t("Source"): st.column_config.LinkColumn(display_text=t("log")),
             t("Logged, GiB"): st.column_config.NumberColumn(format="%.2f"),
             t("Predicted, GiB"): st.column_config.NumberColumn(format="%.2f"),
-            t("Error, %"): st.column_config.NumberColumn(format="%.3f"),
+            t("Error, %"): st.column_config.NumberColumn(format="%.2f"),
         },
         alt=t("Every start with its logged and predicted pool, the error and its source"),
     )
@@ -159,7 +167,8 @@ def quantities(rows: Sequence[Scored]) -> None:
     with st.expander(t("By architecture, release, card and parallelism"), icon=":material/table:", key=key("splits")):
         for field in ("family", "era", "card", "parallel"):
             title = said(_FIELD_WORDS[field])
-            _table(accuracy_words.split_rows(rows, title, accuracy_state.FIELDS[field]), title)
+            frame = pd.DataFrame(accuracy_words.split_rows(rows, title, accuracy_state.FIELDS[field]))
+            st.dataframe(frame, key=key(f"by_{field}"), hide_index=True, alt=title)
 
 
 def verdicts(rows: Sequence[Scored]) -> None:
@@ -182,12 +191,8 @@ def left_out(found: AccuracyRecord) -> None:
             "What is fitted to logs, refitted on the other models' starts of the same constants; each model counts once in the fit."
         )
     )
-    _table(accuracy_words.split_rows(found.left_out, t("Group"), _group), t("Errors with each model left out"))
+    _table(accuracy_words.left_out_rows(found.left_out), t("Errors with each model left out"))
     _table(accuracy_words.band_rows(found.left_out), t("The band with each model left out"))
-
-
-def _group(item: Scored) -> str:
-    return accuracy_words.group_name(item.group)
 
 
 def thin() -> None:
@@ -198,7 +203,7 @@ def thin() -> None:
         st.caption(
             t("A plan that rests on one of these says so at its number; its band is wide, and it can still be off.")
         )
-        _table(accuracy_words.constant_rows(found), title)
+        st.markdown("\n".join(f"- {line}" for line in accuracy_words.constant_lines(found)))
 
 
 def skipped(found: AccuracyRecord) -> None:

@@ -90,6 +90,12 @@ def address(item: Scored) -> str | None:
     return found[0] if found else None
 
 
+def _linked(item: Scored) -> str:
+    """The row's id, which leads to its log where its source is an address."""
+    found = address(item)
+    return f"[{words.plain(item.row_id)}]({found})" if found else words.plain(item.row_id)
+
+
 def start_rows(rows: Sequence[Scored]) -> list[Row]:
     """One row a start that logs a pool, the worst first."""
     shown = [(item, pool_error(item)) for item in rows]
@@ -101,14 +107,14 @@ def _start_row(item: Scored, error: float) -> Row:
     pool = item.pool
     return {
         t("Start"): item.row_id,
+        t("Error, %"): round(100 * error, 3),
+        t("Logged, GiB"): pool.logged if pool else None,
+        t("Predicted, GiB"): round(pool.predicted, 2) if pool else None,
+        t("In the band"): t("yes") if pool and pool.is_covered else t("no"),
+        t("Source"): address(item),
         t("Model"): item.model_id,
         t("Card"): f"{item.tensor_parallel_size * item.pipeline_parallel_size} × {item.gpu}",
         "vLLM": item.version,
-        t("Logged, GiB"): pool.logged if pool else None,
-        t("Predicted, GiB"): round(pool.predicted, 2) if pool else None,
-        t("Error, %"): round(100 * error, 3),
-        t("In the band"): t("yes") if pool and pool.is_covered else t("no"),
-        t("Source"): address(item),
         t("Source in words"): item.source,
     }
 
@@ -119,8 +125,7 @@ def quantity_rows(rows: Sequence[Scored]) -> list[Row]:
     return [
         {
             t("Quantity"): said(QUANTITY_WORDS[name]),
-            t("Starts"): words.count(each.rows),
-            t("Models"): words.count(each.models),
+            t("Starts (models)"): _starts_of_models(each.rows, each.models),
             t("Mean error"): percent(each.mean),
             t("Median"): percent(each.median),
             t("Nine of ten within"): percent(each.p90),
@@ -148,8 +153,12 @@ def band_rows(rows: Sequence[Scored]) -> list[Row]:
     ]
 
 
+def _starts_of_models(starts: int, models: int) -> str:
+    return f"{words.count(starts)} ({words.count(models)})"
+
+
 def split_rows(rows: Sequence[Scored], title: str, name_of: Callable[[Scored], str]) -> list[Row]:
-    """The errors split by one property of the starts; `title` names it."""
+    """The errors in percent split by one property of the starts, for a table that sorts; `title` names it."""
     labels = sorted({name_of(item) for item in rows})
     return [_split_row(title, label, [item for item in rows if name_of(item) == label]) for label in labels]
 
@@ -157,15 +166,34 @@ def split_rows(rows: Sequence[Scored], title: str, name_of: Callable[[Scored], s
 def _split_row(title: str, label: str, items: Sequence[Scored]) -> Row:
     pool = relative_errors(items, "kv_pool")
     return {
-        title: words.plain(label),
-        t("Starts"): words.count(len(items)),
-        t("Models"): words.count(num_models(items)),
-        t("Weights, median"): percent(quantile(relative_errors(items, "weights"), 0.5)),
-        t("Pool, median"): percent(quantile(pool, 0.5)),
-        t("Pool, nine of ten"): percent(quantile(pool, 0.9)),
-        t("Pool, nine of ten, of the card"): percent(quantile(card_errors(items), 0.9)),
-        t("Concurrency, median"): percent(quantile(relative_errors(items, "concurrency"), 0.5)),
+        title: label,
+        t("Starts"): len(items),
+        t("Models"): num_models(items),
+        t("Pool, median, %"): _in_percent(quantile(pool, 0.5)),
+        t("Pool, nine of ten, %"): _in_percent(quantile(pool, 0.9)),
+        t("The same, of the card, %"): _in_percent(quantile(card_errors(items), 0.9)),
+        t("Weights, median, %"): _in_percent(quantile(relative_errors(items, "weights"), 0.5)),
+        t("Concurrency, median, %"): _in_percent(quantile(relative_errors(items, "concurrency"), 0.5)),
     }
+
+
+def _in_percent(value: float | None) -> float | None:
+    return None if value is None else round(100 * value, 4)
+
+
+def left_out_rows(rows: Sequence[Scored]) -> list[Row]:
+    """The errors of the pool group by group."""
+    split = [(group, [item for item in rows if item.group == group]) for group in GROUPS]
+    return [
+        {
+            t("Group"): group_name(group),
+            t("Starts (models)"): _starts_of_models(len(compared(items, "kv_pool")), num_models(items)),
+            t("Pool, median"): percent(quantile(relative_errors(items, "kv_pool"), 0.5)),
+            t("Nine of ten"): percent(quantile(relative_errors(items, "kv_pool"), 0.9)),
+        }
+        for group, items in split
+        if items
+    ]
 
 
 def verdict_rows(found: Verdicts) -> list[Row]:
@@ -194,11 +222,15 @@ def worst_rows(rows: Sequence[Scored]) -> list[Row]:
 def _worst_row(item: Scored, pool: Comparison) -> Row:
     cause = cause_of(item)
     note = " " + t("The source says: {note}", note=item.note) if item.note else ""
+    told = t(
+        "predicted {predicted} GiB, logged {logged} GiB: {error}",
+        predicted=f"{pool.predicted:.2f}".replace("-", "−"),
+        logged=f"{pool.logged:.2f}".replace("-", "−"),
+        error=percent(pool_error(item)),
+    )
     return {
-        t("Start"): words.plain(f"{item.row_id} ({item.gpu}, vLLM {item.version})"),
-        t("Predicted"): f"{pool.predicted:.2f} GiB",
-        t("Logged"): f"{pool.logged:.2f} GiB",
-        t("Error"): percent(pool_error(item)),
+        t("Start"): f"{_linked(item)} {words.plain(f'({item.gpu}, vLLM {item.version})')}",
+        t("Pool"): told,
         t("Why"): words.plain(f"{said(cause.text)}{note}"),
     }
 
@@ -207,7 +239,7 @@ def skipped_rows(rows: Sequence[Scored]) -> list[Row]:
     """The starts that were not predicted, and why."""
     return [
         {
-            t("Start"): words.plain(item.row_id),
+            t("Start"): _linked(item),
             t("Model"): words.plain(item.model_id),
             t("Why"): words.plain(item.reason),
         }
@@ -230,14 +262,15 @@ def peer_rows(figures: Sequence[PeerFigure]) -> list[Row]:
     ]
 
 
-def constant_rows(constants: Sequence[ConstantSupport]) -> list[Row]:
-    """The constants that a single start or model supports."""
+def constant_lines(constants: Sequence[ConstantSupport]) -> list[str]:
+    """The constants that a single start or model supports, a line each."""
     return [
-        {
-            t("Constant"): f"`{each.name}`",
-            t("Starts"): words.count(each.rows),
-            t("Models"): words.count(each.models),
-            t("From"): words.plain(each.source),
-        }
+        t(
+            "`{name}`: {source} (starts: {rows}, models: {models})",
+            name=each.name,
+            source=words.plain(each.source),
+            rows=words.count(each.rows),
+            models=words.count(each.models),
+        )
         for each in constants
     ]
