@@ -33,6 +33,7 @@ PLAIN_KEYS = {
     "platform": "platform",
     "gpu": "card_name",
     "model": "model_name",
+    "model_path": "model_path",
     "served_model_name": "served_model_name",
     "architecture": "architecture",
     "tensor_parallel": "tensor_parallel_size",

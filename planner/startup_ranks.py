@@ -63,9 +63,8 @@ def source_before(text: str, position: int) -> tuple[str, int] | None:
     at = text.rfind(".py:", 0, position)
     if at < 0:
         return None
-    end = text.find("]", at, at + 12)
-    number = text[at + 4 : end] if end > 0 else ""
-    if not (number.isascii() and number.isdigit()):
+    number, closed, _ = text[at + 4 : at + 12].partition("]")
+    if not (closed and number.isascii() and number.isdigit()):
         return None
     begin = at
     while begin and (text[begin - 1].isalnum() or text[begin - 1] == "_"):
