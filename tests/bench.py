@@ -16,7 +16,9 @@ from simulator_bench import bench_large_run, bench_simulator
 
 from live.engine.environment import find_engine
 from planner.budget import plan
-from planner.model_catalog import catalogue_documents
+from planner.gpu_catalog import find_gpu, gpu_names
+from planner.matrix import MatrixQuestion, Split, sheet
+from planner.model_catalog import catalogue_documents, search
 from planner.planning import answer, facts_for
 from planner.request import EngineFlags, PlanRequest
 from planner.sweep import sweep
@@ -74,6 +76,33 @@ def bench_sweep() -> float:
     return rate
 
 
+def bench_matrix() -> None:
+    """The table of what fits over 90 models, all cards, four splits and four KV dtypes, beside planning cell by cell."""
+    ids = [entry.model_id for entry in search() if entry.is_plannable][:90]
+    request = PlanRequest(model_id="any", flags=EngineFlags(max_model_len="auto"))
+    question = MatrixQuestion(
+        request=request,
+        gpus=tuple(find_gpu(name) for name in gpu_names()),
+        splits=tuple(Split(tensor_parallel_size=size) for size in (1, 2, 4, 8)),
+        kv_dtypes=("auto", "fp8", "fp8_e5m2", "turboquant_4bit_nc"),
+    )
+    seconds, sheets = [], []
+    for _ in range(2):
+        start = time.perf_counter()
+        facts = [facts_for(replace(request, model_id=model_id), catalogue_documents(model_id)) for model_id in ids]
+        sheets = [sheet(question, model) for model in facts]
+        seconds.append(time.perf_counter() - start)
+    cells = sum(each.stops.size for each in sheets)
+    planned = next(
+        (place, each.request((0, 0, 0))) for place, each in enumerate(sheets) if each.stop((0, 0, 0)) == "starts"
+    )
+    one = median_seconds(lambda number: plan(replace(planned[1], other_processes_bytes=number), facts[planned[0]]))
+    ratio = one * cells / seconds[0]
+    print(
+        f"  what fits, {cells:,} plans: {seconds[0]:.1f} s, again {seconds[1]:.2f} s ({ratio:.0f} x planning one by one)"
+    )
+
+
 def process_seconds(*words: str) -> float:
     """The median wall time of `python words...`."""
     command = [sys.executable, *words]
@@ -101,6 +130,7 @@ def main() -> None:
         bench_plan(model_id)
     bench_failing()
     bench_sweep()
+    bench_matrix()
     empty = process_seconds("-c", "pass")
     whole = process_seconds("-m", "planner", "plan", "--model", MODELS[0], "--gpu", "H100 80GB SXM", "--json")
     print(f"  python -m planner plan                {whole * 1e3:8.0f} ms ({whole / empty:.0f} x an empty Python)")
