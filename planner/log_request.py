@@ -89,7 +89,8 @@ def request_of_log(log: StartupLog) -> LoggedRequest:
 
 def _model_id(name: str) -> str:
     """The catalogue's id for a name, where only one ends so; else the name."""
-    ends = [known for known in catalogue_ids() if known.split("/")[-1].lower() == name.rsplit("/", maxsplit=1)[-1].lower()]
+    end = name.rsplit("/", maxsplit=1)[-1].lower()
+    ends = [known for known in catalogue_ids() if known.rsplit("/", maxsplit=1)[-1].lower() == end]
     return ends[0] if len(ends) == 1 and name not in catalogue_ids() else name
 
 

@@ -23,7 +23,7 @@ def findings_of(log: StartupLog, start: Start, *, is_cut: bool) -> StartupLog:
 
 def _reading(log: StartupLog, start: Start, *, is_cut: bool) -> Iterator[Finding]:
     """What was left out of the reading, or contradicts itself."""
-    if not (log.lines or log.ranks or log.outcome != "unknown"):
+    if not (log.lines or log.ranks or log.unread or log.outcome != "unknown"):
         text = "No line of a vLLM start was recognised; give the log from its beginning, or the part where the engine starts."
         yield Finding(code="log-empty", severity="warning", text=text)
     if log.num_starts > 1:
