@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench_browser import main as bench_block_map
 from bench_live import bench_recording
+from log_bench import bench_logs
 from simulator_bench import bench_large_run, bench_simulator
 
 from live.engine.environment import find_engine
@@ -137,6 +138,7 @@ def main() -> None:
     bench_scheduler()
     print("recording")
     bench_recording()
+    bench_logs()
     bench_block_map()
 
 
