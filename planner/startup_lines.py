@@ -42,13 +42,21 @@ _STARTS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Record:
-    """One line's message and what stands below it, undecorated."""
+    """One line's message, undecorated, and where it stands: what goes on below is looked at only when it is asked for."""
 
     number: int
     text: str
-    below: tuple[str, ...] = ()
+    pieces: tuple[str, ...]  # of the same physical line
+    piece: int
+    lines: list[str]  # the batch of physical lines
+    line: int
+
+    @property
+    def below(self) -> tuple[str, ...]:
+        """The next lines, decorated as they are."""
+        return (*self.pieces[self.piece + 1 :], *self.lines[self.line + 1 : self.line + 1 + _LOOK_AHEAD])[:_LOOK_AHEAD]
 
 
 def is_relevant(line: str) -> bool:
@@ -102,18 +110,18 @@ def records(lines: Iterable[str], *, first: int = 1) -> Iterator[Record]:
                 continue  # the first tells that the engine runs; nothing else does a hundred thousand times
             if is_relevant(line):
                 was_traffic = is_traffic
-                yield from _expand(first + index, line, batch_and_more[index + 1 : index + 1 + _LOOK_AHEAD])
+                yield from _expand(first + index, line, batch_and_more, index)
         first += len(batch)
         batch = following
 
 
-def _expand(number: int, line: str, below: list[str]) -> Iterator[Record]:
+def _expand(number: int, line: str, lines: list[str], at: int) -> Iterator[Record]:
     """The records of one physical line: its message's lines, split where a progress bar overwrote itself."""
     for overwritten in line.split("\r") if "\r" in line else (line,):
         split = _pieces if len(overwritten) <= _LONGEST_KEPT else _split
         pieces = split(overwritten) if is_relevant(overwritten) else ()
         for index, piece in enumerate(pieces):
-            yield Record(number=number, text=piece, below=(*pieces[index + 1 :], *below)[:_LOOK_AHEAD])
+            yield Record(number, piece, pieces, index, lines, at)
 
 
 def _split(line: str) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ def find_messages(record: Record) -> list[Found]:
     """The known messages in a record; one that the paste wrapped is found with the lines below."""
     here, begun = (_in_kept if len(record.text) <= _LONGEST_KEPT else _in_text)(record.text)
     found = [replace(one, line=LogLine(number=record.number, text=one.line.text)) for one in here]
-    return found + _wrapped(record, begun) if begun and record.below else found
+    return found + _wrapped(record, begun) if begun else found
 
 
 def _in_text(text: str) -> tuple[tuple[Found, ...], tuple[MessageText, ...]]:

@@ -66,7 +66,5 @@ def source_before(text: str, position: int) -> tuple[str, int] | None:
     number, closed, _ = text[at + 4 : at + 12].partition("]")
     if not (closed and number.isascii() and number.isdigit()):
         return None
-    begin = at
-    while begin and (text[begin - 1].isalnum() or text[begin - 1] == "_"):
-        begin -= 1
+    begin = 1 + max(text.rfind("[", 0, at), text.rfind(" ", 0, at), text.rfind("/", 0, at))
     return (text[begin : at + 3], int(number)) if begin < at else None

@@ -100,8 +100,8 @@ class Start:
             self.sources.add((found.key, *source))
         if found.key == "engine":
             self.banners.add(process.name)
-            is_v0 = " V0 " in found.match[0] or (source is not None and source[0] == "llm_engine.py")
-            self.say("engine", "v0" if is_v0 else "v1", found.line, weight=3)
+            is_v1 = " V1 " in found.match[0] or (source is not None and source[0] == "core.py")
+            self.say("engine", "v1" if is_v1 else "v0", found.line, weight=3)
         self.is_folded = self.is_folded or ("repeated " in text and "across cluster" in text)
         for name, given in found.match.groupdict().items():
             if given is None:

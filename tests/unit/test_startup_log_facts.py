@@ -271,3 +271,21 @@ def test_two_releases_in_one_start_are_said() -> None:
 
     assert log.vllm_version == "0.11.2"
     assert codes(log) == ["log-two-releases"]
+
+
+@pytest.mark.parametrize(
+    ("line", "engine"),
+    [
+        ("INFO [core.py:58] Initializing a V1 LLM engine (v0.8.5) with config: model='m'", "v1"),
+        ("INFO llm_engine.py:241] Initializing a V0 LLM engine (v0.8.5) with config: model='m'", "v0"),
+        ("INFO core.py:49] Initializing an LLM engine (v0.6.6) with config: model='m'", "v1"),
+        ("INFO llm_engine.py:72] Initializing an LLM engine with config: model='m', seed=0)", "v0"),
+        ("Initializing an LLM engine (v0.5.4) with config: model='m'", "v0"),
+        ("INFO kv_cache_utils.py:395] # GPU blocks: 1381", "v1"),
+        ("INFO executor_base.py:112] # cpu blocks: 1170, # CPU blocks: 0", "v0"),
+        ("INFO GPU KV cache size: 178,880 tokens", "v1"),
+        ("Model loading took 1.0 GiB", None),
+    ],
+)
+def test_the_generation_of_the_engine(line: str, engine: str | None) -> None:
+    assert read_startup_log(line).engine == engine
