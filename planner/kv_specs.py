@@ -113,7 +113,9 @@ def card_key(model: ModelFacts, resolved: Resolved) -> tuple[object, ...]:
     kv_format = _asked_format(model, resolved)
     has_checkpoints = _has_kind(model, "gdn") or _has_kind(model, "kda")
     backend = choose_backend(_question(model, resolved, kv_format))
-    return kv_format, backend, has_checkpoints and _is_hopper_on(resolved)
+    # Sparse attention's backend depends on the heads of a rank as well, so that TP is not enough to tell cards apart.
+    capability = resolved.gpu.capability if _has_kind(model, "indexer") else None
+    return kv_format, backend, has_checkpoints and _is_hopper_on(resolved), capability
 
 
 def cache_refusal(model: ModelFacts, resolved: Resolved) -> Finding | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from planner import activation, cuda_graphs, kv_cache, non_torch, weights
+from planner import activation, cuda_graphs, kv_cache, kv_specs, non_torch, weights
 from planner.card_class import CardClass
 from planner.defaults import Resolved, resolve
 from planner.facts import Estimate, Finding, PlanError
@@ -74,15 +74,20 @@ _Key = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Base:
+    """Flags as resolved for a class of cards, TP apart. Cards of one `likeness` load alike under the same split."""
+
+    resolved: Resolved
+    likeness: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Loaded:
     """All of a term but what the link between cards decides; `parts` has weights, activation and graphs of each stage."""
 
     resolved: Resolved
     layout: KvLayout
     parts: tuple[tuple[int, int, int], ...]
-
-
-_Made = Term | _Loaded
 
 
 @dataclass(slots=True)
@@ -92,9 +97,11 @@ class ModelTerms:
     request: PlanRequest
     model: ModelFacts
     terms: dict[_Question, Term] = field(default_factory=dict)
-    made: dict[_Question, _Made] = field(default_factory=dict)
+    linked: dict[_Key, Term] = field(default_factory=dict)
+    loaded: dict[tuple[Split, str, int], _Loaded | PlanError] = field(default_factory=dict)
+    bases: dict[_Key, _Base | PlanError] = field(default_factory=dict)
+    likenesses: dict[_Key, int] = field(default_factory=dict)
     flags: dict[tuple[Split, str], EngineFlags | PlanError] = field(default_factory=dict)
-    resolved: dict[tuple[int, int, str, CardClass], Resolved | PlanError] = field(default_factory=dict)
     parts: dict[_Key, int] = field(default_factory=dict)  # bytes of one part of the memory
 
     def term(self, split: Split, kv_cache_dtype: str, of_class: CardClass, gpu: GpuFacts) -> Term:
@@ -102,27 +109,42 @@ class ModelTerms:
         question = (split, kv_cache_dtype, of_class)
         found = self.terms.get(question)
         if found is None:
-            made = self._made(split, kv_cache_dtype, of_class, gpu)
-            found = made if isinstance(made, Term) else self._with_link(made, gpu)
+            try:
+                found = self._make(split, kv_cache_dtype, of_class, gpu)
+            except PlanError as error:
+                found = Term(card_name=gpu.name, refusal=error.text, refusal_field=error.field)
             self.terms[question] = found
         return found
 
-    def _made(self, split: Split, kv_cache_dtype: str, of_class: CardClass, gpu: GpuFacts) -> _Made:
-        """All that does not depend on how cards are linked, or a term where vLLM would not read the flags."""
-        question = (split, kv_cache_dtype, of_class.for_flags())
-        found = self.made.get(question)
+    def _make(self, split: Split, kv_cache_dtype: str, of_class: CardClass, gpu: GpuFacts) -> Term:
+        flags = self._checked_flags(split, kv_cache_dtype)
+        base = self._base(flags, of_class, gpu)
+        link = non_torch.card_key(gpu, tensor_parallel_size=split.tensor_parallel_size)
+        key = (split, kv_cache_dtype, base.likeness, link)
+        found = self.linked.get(key)
         if found is None:
-            found = self.made[question] = self._make(split, kv_cache_dtype, of_class, gpu)
+            found = self.linked[key] = self._with_link(self._load(split, flags, base), gpu)
         return found
 
-    def _make(self, split: Split, kv_cache_dtype: str, of_class: CardClass, gpu: GpuFacts) -> _Made:
-        try:
-            resolved = self._resolve(split, kv_cache_dtype, of_class, gpu)
-            stages = [self._stage(resolved, stage) for stage in range(resolved.pp)]
-            layout = kv_cache.layout(self.model, resolved)
-        except PlanError as error:
-            return Term(card_name=gpu.name, refusal=error.text, refusal_field=error.field)
-        return _Loaded(resolved=resolved, layout=layout, parts=tuple(stages))
+    def _load(self, split: Split, flags: EngineFlags, base: _Base) -> _Loaded:
+        key = (split, flags.kv_cache_dtype, base.likeness)
+        found = self.loaded.get(key)
+        if found is None:
+            try:
+                found = self._load_anew(split, flags, base.resolved)
+            except PlanError as error:
+                found = error
+            self.loaded[key] = found
+        if isinstance(found, PlanError):
+            raise found
+        return found
+
+    def _load_anew(self, split: Split, flags: EngineFlags, base: Resolved) -> _Loaded:
+        """As `budget.plan` loads; tensor parallelism decides of the flags only what is set here."""
+        ep = split.tensor_parallel_size * split.data_parallel_size if flags.enable_expert_parallel else 1
+        resolved = replace(base, flags=flags, tp=split.tensor_parallel_size, ep=ep)
+        stages = tuple(self._stage(resolved, stage) for stage in range(resolved.pp))
+        return _Loaded(resolved=resolved, layout=kv_cache.layout(self.model, resolved), parts=stages)
 
     def _with_link(self, loaded: _Loaded, gpu: GpuFacts) -> Term:
         """The term of a class whose cards are linked as `gpu` is."""
@@ -144,18 +166,33 @@ class ModelTerms:
             gpu_memory_utilization=resolved.gpu_memory_utilization,
         )
 
-    def _resolve(self, split: Split, kv_cache_dtype: str, of_class: CardClass, gpu: GpuFacts) -> Resolved:
-        """As `defaults.resolve`; tensor parallelism decides there only what is set here."""
-        flags = self._checked_flags(split, kv_cache_dtype)
-        # The link between cards is no question of flags.
-        question = (split.pipeline_parallel_size, split.data_parallel_size, kv_cache_dtype, of_class.for_flags())
-        found = self.resolved.get(question)
+    def _base(self, flags: EngineFlags, of_class: CardClass, gpu: GpuFacts) -> _Base:
+        """As `defaults.resolve` under any TP; how cards are linked is no question of flags."""
+        key = (
+            *(flags.pipeline_parallel_size, flags.data_parallel_size, flags.kv_cache_dtype),
+            of_class.for_flags(),
+        )
+        found = self.bases.get(key)
         if found is None:
-            found = self.resolved[question] = self._resolve_anew(flags, gpu)
+            try:
+                resolved = resolve(replace(self.request, gpu=gpu.name, flags=flags), self.model, gpu)
+                found = _Base(resolved=resolved, likeness=self._likeness(resolved))
+            except PlanError as error:
+                found = error
+            self.bases[key] = found
         if isinstance(found, PlanError):
             raise found
-        ep = split.tensor_parallel_size * split.data_parallel_size if flags.enable_expert_parallel else 1
-        return replace(found, flags=flags, tp=split.tensor_parallel_size, ep=ep)
+        return found
+
+    def _likeness(self, resolved: Resolved) -> int:
+        refused = _refusal(resolved.findings)
+        key = (
+            *_resolved_key(resolved)[1:],  # all but TP
+            *(resolved.kv_cache_dtype, resolved.is_hybrid_manager_enabled, None if refused is None else refused.text),
+            *(weights.card_key(self.model, resolved), activation.card_key(resolved), resolved.gpu.vendor),
+            *(kv_specs.card_key(self.model, resolved), kv_specs.cache_refusal(self.model, resolved)),
+        )
+        return self.likenesses.setdefault(key, len(self.likenesses))
 
     def _checked_flags(self, split: Split, kv_cache_dtype: str) -> EngineFlags:
         found = self.flags.get((split, kv_cache_dtype))
@@ -170,12 +207,6 @@ class ModelTerms:
         if isinstance(found, PlanError):
             raise found
         return found
-
-    def _resolve_anew(self, flags: EngineFlags, gpu: GpuFacts) -> Resolved | PlanError:
-        try:
-            return resolve(replace(self.request, gpu=gpu.name, flags=flags), self.model, gpu)
-        except PlanError as error:
-            return error
 
     def _stage(self, resolved: Resolved, stage: int) -> tuple[int, int, int]:
         """Bytes of one card of a stage: weights, activation peak, graphs."""
