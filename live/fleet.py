@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote, urlencode
 
+from live.engine_snapshot import ServerReading
 from live.http_reader import HttpReader
 from live.http_source import http_source
 from live.prometheus_server import MOST_POINTS, PrometheusServer, Span
@@ -23,7 +24,7 @@ from live.watched import Source, SourceError
 from planner.facts import PlanError
 
 SCHEME = "prometheus:"
-NOT_SCRAPED = "not_scraped"
+NOT_SCRAPED, SERVER_DOWN = "not_scraped", "server_down"
 _NAMES = ("model_name", "engine", "replica")
 _HOLE_STEPS = 1.5
 _QUIET = ",=:/"  # what an address may show as it is
@@ -83,7 +84,7 @@ class FleetSource:
         except PlanError as error:
             raise SourceError("not_allowed", error.text) from None
         if reading.snapshot is None and reading.state != "not_vllm":
-            raise SourceError(reading.state, reading.text)
+            raise self._failure(reading)
         engines = () if reading.snapshot is None else reading.snapshot.engines
         own = tuple(each for each in engines if each.identity == self.engine.identity)
         if reading.snapshot is None or not own:
@@ -95,6 +96,12 @@ class FleetSource:
             engines=own,
             findings=reading.snapshot.findings,
         )
+
+    def _failure(self, reading: ServerReading) -> SourceError:
+        if reading.state != "refused":
+            return SourceError(reading.state, reading.text)
+        text = f"No Prometheus server answers at {self.engine.server.shown}; the engine itself may be well."
+        return SourceError(SERVER_DOWN, text)
 
     def past(
         self, seconds: float, step_seconds: float, now: Callable[[], float] = time.time

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from live.samples import EngineIdentity
 from live.scrape_address import ALLOW_SETTING
-from pages.parts import watch_fleet_state, watch_words, words
+from pages.parts import watch_fleet_state, watch_words
 from pages.parts.language import t
 from pages.parts.watch_state import key
 
@@ -41,7 +40,7 @@ def _engine_choice() -> None:
         t("Engine of {count}", count=len(engines)),
         range(len(engines)),
         key=key("fleet_engine"),
-        format_func=lambda place: engine_title(engines[place].identity),
+        format_func=lambda place: watch_words.engine_name(engines[place].identity),
     )
     st.segmented_control(
         t("Past to begin with"),
@@ -57,13 +56,6 @@ def _engine_choice() -> None:
         on_click=watch_fleet_state.watch_chosen,
         type="primary",
     )
-
-
-def engine_title(identity: EngineIdentity) -> str:
-    """An engine of a fleet as a choice: its model, its index and its place."""
-    place = f" · {identity.replica}" if identity.replica else ""
-    index = t(", engine {index}", index=words.plain(identity.engine)) if identity.engine else ""
-    return f"{identity.model_name or t('unnamed model')}{index}{place}"
 
 
 def _past_title(name: str) -> str:

@@ -42,7 +42,7 @@ def engines() -> tuple[FleetEngine, ...]:
 def look() -> None:
     """Ask the server for its engines; for a callback."""
     keep("fleet_engines", ())
-    keep("fleet_engine", None)
+    keep("fleet_engine", 0)
 
     def ask() -> None:
         keep("fleet_engines", fleet((value("fleet_server") or "").strip(), value("fleet_labels") or ""))
@@ -61,5 +61,6 @@ def watch_chosen() -> None:
         recorder = watch_state.monitor().watch_fleet(known[place].address, past.seconds, past.step_seconds)
         watch_state.show_engine(recorder.address)
         keep("minutes", past.shown_minutes)
+        keep("fleet_place", False)  # the popover has done its part
 
     watch_state.trying(begin)

@@ -43,7 +43,7 @@ def choose_engine() -> None:
         )
         with st.popover(t("Probe and KV events"), icon=":material/grid_on:", key=key("beside_place")):
             _beside_fields()
-        with st.popover(t("Prometheus"), icon=":material/lan:", key=key("fleet_place")):
+        with st.popover(t("Prometheus"), icon=":material/lan:", key=key("fleet_place"), on_change="rerun"):
             watch_fleet.prometheus_server()
     problem = watch_state.problem()
     if problem:
@@ -115,7 +115,7 @@ def _recorded_now() -> None:
         st.caption(t("Being recorded:"))
         for place, each in enumerate(others):
             st.button(
-                words.plain(each.address),
+                words.plain(watch_words.address_title(each.address)),
                 key=key(f"recorded_{place}"),
                 icon=":material/fiber_manual_record:",
                 on_click=watch_state.show_engine,
@@ -159,7 +159,7 @@ def _first_steps() -> None:
 def replay_controls(replay: Replay) -> None:
     """Speed, place and end of the recording that plays, and that it is one."""
     name = watch_words.inline_code(replay.recording.path.name)
-    address = watch_words.inline_code(replay.address)
+    address = watch_words.inline_code(watch_words.address_title(replay.address))
     if watch_state.is_first_play():
         text = t(
             "**A recorded session of a real engine plays until you choose one.** Nothing here is live. To see your own, start "

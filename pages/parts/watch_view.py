@@ -75,7 +75,8 @@ def _now(watched: Watched) -> None:
     status = watched.status()
     told = watch_words.state_words(status, is_replay=watched is watch_state.replay())
     st.markdown(
-        f":{told.colour}[{told.icon} **{told.title}**] · {watch_words.inline_code(status.address)} · {_as_of(status)}"
+        f":{told.colour}[{told.icon} **{told.title}**] · "
+        f"{watch_words.inline_code(watch_words.address_title(status.address))} · {_as_of(status)}"
     )
     if told.text:
         st.info(watch_words.sentence(told.text), icon=":material/info:")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from live.fleet import NOT_SCRAPED
+from live.fleet import NOT_SCRAPED, SCHEME, SERVER_DOWN, fleet_engine
 from live.plan_comparison import ComparedNumber, PlanComparison
 from live.samples import EngineIdentity, EngineSample, EngineSnapshot
 from live.watched import NOT_VLLM, OK, PAUSED, STALLED, STARTING, STOPPED, WatchStatus
@@ -15,6 +15,7 @@ from pages.parts import words
 from pages.parts.language import t
 from pages.parts.said import said
 from planner.answer import Plan
+from planner.facts import PlanError
 
 _ADDRESS = re.compile(r"(https?://[^\s;,]*[^\s;,.])")
 _LOOKS = {
@@ -27,6 +28,8 @@ _LOOKS = {
     "refused": ("red", "link_off"),
     "timed_out": ("orange", "timer_off"),
     "redirected": ("red", "alt_route"),
+    SERVER_DOWN: ("red", "link_off"),
+    NOT_SCRAPED: ("orange", "link_off"),
     "unknown_host": ("red", "link_off"),
     "too_often": ("orange", "timer_off"),
     "not_allowed": ("red", "block"),
@@ -54,6 +57,7 @@ def _titles() -> dict[str, str]:
         "recorder_stopped": t("Nobody was recording here"),
         "failed": t("Cannot be read"),
         NOT_SCRAPED: t("Not scraped by Prometheus"),
+        SERVER_DOWN: t("Prometheus not reachable"),
     }
 
 
@@ -98,6 +102,17 @@ def engine_name(identity: EngineIdentity) -> str:
     parts += [t("engine {number}", number=identity.engine)] if identity.engine is not None else []
     parts += [identity.replica] if identity.replica is not None else []
     return ", ".join(parts)
+
+
+def address_title(address: str) -> str:
+    """An address as a reader names it: an engine's own as it is, a fleet's engine by its name and its server."""
+    if not address.startswith(SCHEME):
+        return address
+    try:
+        engine = fleet_engine(address)
+    except PlanError:
+        return address
+    return t("{engine} by {server}", engine=engine_name(engine.identity), server=engine.server.shown)
 
 
 def version_words(snapshot: EngineSnapshot) -> str:

@@ -428,6 +428,8 @@ def test_a_fleets_engine_is_watched_with_its_past(open_watch: OpenPage, tmp_path
         assert not app.exception
         assert metric(app, "KV usage")[0].replace("\xa0", " ") == "50.0 %"
         assert app.selectbox(key="watch_minutes").value == 60
+        assert "org/fleet-model, engine 0, instance=127.0.0.1" in said(app)
+        assert "prometheus:" not in said(app)
         monitor.stop_process_monitor()
 
 

@@ -14,7 +14,17 @@ from fakes import engine_server as fake
 from fakes.metrics_server import MetricsServer, metrics_server, metrics_text
 from fakes.real_prometheus import free_port, need_prometheus, real_prometheus
 
-from live.fleet import NOT_SCRAPED, FleetEngine, FleetSource, any_source, fleet, fleet_engine, fleet_source, write_past
+from live.fleet import (
+    NOT_SCRAPED,
+    SERVER_DOWN,
+    FleetEngine,
+    FleetSource,
+    any_source,
+    fleet,
+    fleet_engine,
+    fleet_source,
+    write_past,
+)
 from live.http_source import HttpSource
 from live.monitor import Monitor
 from live.recording import Recording
@@ -119,6 +129,15 @@ def test_what_cannot_be_read_is_a_named_state(route: fake.Route, state: str):
         source.read()
 
     assert (raised.value.kind, bool(raised.value.text)) == (state, True)
+
+
+def test_a_server_that_is_gone_says_nothing_of_the_engine():
+    engine = FleetEngine(server=parse_address(f"http://127.0.0.1:{free_port()}"), identity=IDENTITY)
+
+    with pytest.raises(SourceError, match="may be well") as raised:
+        FleetSource(engine).read()
+
+    assert raised.value.kind == SERVER_DOWN
 
 
 def test_a_long_past_is_asked_for_in_parts():
