@@ -84,6 +84,7 @@ def is_relevant(line: str) -> bool:
         or "GPU " in line
         or "model " in line
         or "max seq len" in line
+        or "usage is" in line
         or "runner" in line
         or "concurrency" in line
         or "padding" in line

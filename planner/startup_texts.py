@@ -99,6 +99,7 @@ TEXTS: tuple[MessageText, ...] = (
         rf"Initial free memory: <gib:free_at_start>{_GB}; Requested memory: <number:gpu_memory_utilization> \(util\), "
         rf"<gib:requested>{_GB}",
     ),
+    _text("worker_requested", "worker requested memory", rf"worker requested memory: *<gib:requested>{_GB}"),
     _text("offloaded", "CPU offloaded parameters", r"Total CPU offloaded parameters: *<gib:cpu_offloaded>"),
     _text("cpu_pool", "for KV cache on node", rf"(?:Auto|Explicitly) set \(<gib:available_kv>/<gib:card_total>\){_GB} for KV cache"),
     # -- the pool
