@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pages.parts import (
+    report_pages,
     watch_alerts,
     watch_cards,
     watch_compare,
@@ -23,11 +24,13 @@ if replay is not None:
     watch_sources.replay_controls(replay)
     watch_alerts.banner(replay)
     watch_view.draw(replay, replay.recording.summary().interval_ms)
+    report_pages.watch(replay)
     watch_alerts.panel(replay)
     watch_sources.replay_download(replay)
 elif recorder is not None:
     watch_alerts.banner(recorder)
     watch_view.draw(recorder, recorder.recording.summary().interval_ms)
+    report_pages.watch(recorder)
     watch_alerts.panel(recorder)
     watch_cards.cards()
     watch_log.startup_log(recorder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import streamlit as st
 
@@ -11,28 +12,52 @@ from pages.parts.language import t
 from pages.parts.watch_seen import Seen, expectation_of
 
 
-def metrics(seen: Seen) -> None:
-    """The engine's numbers as cards; what is not exported is said, never shown as 0."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One number of the engine: its name, the value as shown, and what stands beside it."""
+
+    label: str
+    shown: str
+    beside: str
+
+
+def cards_of(seen: Seen) -> tuple[tuple[Card, ...], ...]:
+    """The engine's numbers in two rows; what is not exported is said, never shown as 0."""
     sample, facts = seen.sample, seen.evidence
-    with st.container(horizontal=True, gap="small"):
-        _metric(t("KV usage"), watch_words.percent(sample.kv_usage_fraction), _expected_words(seen))
-        _metric(t("Running"), watch_words.number(sample.num_requests_running), _concurrency_words(seen))
-        _metric(t("Waiting"), watch_words.number(sample.num_requests_waiting), t("in the queue"))
-        _metric(t("Preemptions"), watch_words.number(sample.num_preemptions), _preemption_words(seen))
-        _metric(t("Prefix hits, last 5 min"), _hits(seen), t("of what was looked up"))
-    with st.container(horizontal=True, gap="small"):
-        _metric(t("Stored to host"), _rate(sample.offload_store_bytes, facts.store_bytes_per_second), _tier_words(seen))
-        _metric(t("Loaded from host"), _rate(sample.offload_load_bytes, facts.load_bytes_per_second), _tier_words(seen))
-        _metric(t("Swapped requests"), watch_words.number(sample.num_requests_swapped), t("V0's swap space"))
-        _metric(t("External cache hits"), _external_hits(seen), t("of prompt tokens asked for"))
+    first = (
+        _card(t("KV usage"), watch_words.percent(sample.kv_usage_fraction), _expected_words(seen)),
+        _card(t("Running"), watch_words.number(sample.num_requests_running), _concurrency_words(seen)),
+        _card(t("Waiting"), watch_words.number(sample.num_requests_waiting), t("in the queue")),
+        _card(t("Preemptions"), watch_words.number(sample.num_preemptions), _preemption_words(seen)),
+        _card(t("Prefix hits, last 5 min"), _hits(seen), t("of what was looked up")),
+    )
+    second = (
+        _card(t("Stored to host"), _rate(sample.offload_store_bytes, facts.store_bytes_per_second), _tier_words(seen)),
+        _card(t("Loaded from host"), _rate(sample.offload_load_bytes, facts.load_bytes_per_second), _tier_words(seen)),
+        _card(t("Swapped requests"), watch_words.number(sample.num_requests_swapped), t("V0's swap space")),
+        _card(t("External cache hits"), _external_hits(seen), t("of prompt tokens asked for")),
+    )
+    return first, second
 
 
-def _metric(label: str, shown: str, beside: str) -> None:
+def _card(label: str, shown: str, beside: str) -> Card:
     is_absent = shown == watch_words.not_exported()
+    return Card(label=label, shown="–" if is_absent else shown, beside=shown if is_absent else beside)
+
+
+def metrics(seen: Seen) -> None:
+    """The engine's numbers as cards."""
+    for row in cards_of(seen):
+        with st.container(horizontal=True, gap="small"):
+            for card in row:
+                _metric(card)
+
+
+def _metric(card: Card) -> None:
     st.metric(
-        label,
-        "–" if is_absent else shown,
-        shown if is_absent else beside or None,
+        card.label,
+        card.shown,
+        card.beside or None,
         delta_color="off",
         delta_arrow="off",
         border=True,

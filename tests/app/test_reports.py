@@ -113,3 +113,30 @@ def test_every_report_is_json(reports: list[Report]) -> None:
     document = json.loads(to_json(reports[-1]))
     assert document["title"] == "Memory plan"
     assert {section["kind"] for section in document["sections"]} >= {"verdict", "figures", "table", "chart", "code"}
+
+
+def test_the_watch_report_holds_every_figure_of_the_page(reports: list[Report]) -> None:
+    app = opened("watch.py")
+    app.slider(key="watch_place").set_value(50).run()
+    app.button(key="watch_hold").click().run()
+    text = text_of(reports[-1])
+
+    assert not app.exception
+    assert len(metrics(app)) == 9
+    assert [part for figure in metrics(app) for part in figure if part and plain(part) not in text] == []
+    assert plain(app.header[0].value).split(":]")[-1].strip() in text
+    assert text.count("over time") >= 4
+
+
+def test_the_trade_offs_report_holds_every_cell_of_the_page(reports: list[Report]) -> None:
+    app = AppTest.from_file(str(ROOT / "pages" / "_frame.py"), default_timeout=120).run()
+    reports.clear()
+    app.switch_page("weigh.py")
+    for _ in range(60):
+        app.run()
+        if reports:
+            break
+    text = text_of(reports[-1])
+
+    assert table_cells(app)
+    assert [cell for cell in table_cells(app) if plain(cell) not in text] == []
