@@ -71,7 +71,6 @@ def _actions(shown: Shown) -> None:
         st.button(
             t("Calibrate this host"),
             key=key("calibrate"),
-            type="primary",
             icon=":material/tune:",
             on_click=partial(calibrate_state.calibrate, shown),
             disabled=not evidence_of(shown.general, shown.found.start),
