@@ -62,39 +62,14 @@ class Record:
 def is_relevant(line: str) -> bool:
     """Whether a line may say something of a start; cheap, and wrong only to the safe side."""
     return (
-        "iB" in line
-        or "GB" in line
-        or "blocks" in line
-        or "KV" in line
-        or "config" in line
-        or "ersion" in line
-        or "args" in line
-        or "ackend" in line
-        or "load" in line
-        or "startup" in line
-        or "rror" in line
-        or "erver" in line
-        or "HTTP/1" in line
-        or "memory" in line
-        or "size" in line
-        or "rank " in line
-        or "num_batched" in line
-        or "device" in line
-        or "compile" in line
-        or "GPU " in line
-        or "model " in line
-        or "max seq len" in line
-        or "usage is" in line
-        or "runner" in line
-        or "concurrency" in line
-        or "padding" in line
-        or "raph" in line
-        or "xpert" in line
-        or "Model Runner" in line
-        or "etected platform" in line
-        or "rchitecture: " in line
-        or "Auto-fit" in line
-    )
+        "iB" in line or "GB" in line or "blocks" in line or "KV" in line or "config" in line or "ersion" in line
+        or "args" in line or "ackend" in line or "load" in line or "startup" in line or "rror" in line
+        or "erver" in line or "HTTP/1" in line or "memory" in line or "size" in line or "rank " in line
+        or "num_batched" in line or "device" in line or "compile" in line or "GPU " in line or "model " in line
+        or "max seq len" in line or "usage is" in line or "runner" in line or "concurrency" in line
+        or "padding" in line or "raph" in line or "xpert" in line or "Model Runner" in line
+        or "etected platform" in line or "rchitecture: " in line or "Auto-fit" in line
+    )  # fmt: skip
 
 
 def records(lines: Iterable[str], *, first: int = 1) -> Iterator[Record]:

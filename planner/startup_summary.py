@@ -21,16 +21,8 @@ def finish(start: Start, *, number: int, num_starts: int, environment: LogLine |
     """The facts of a start that was read to its end."""
     facts = dict(start.facts)
     _translate(facts)
-    if "model_name" in facts:
-        given = facts["model_name"]
-        name = _model_name(given.value)
-        if name != given.value.rstrip("/"):
-            facts["model_path"] = Said(value=given.value, line=given.line)
-        facts["model_name"] = Said(value=name, line=given.line)
     values: dict[str, Any] = {name: said.value for name, said in facts.items() if name in _PLAIN}
     derived = _derive(start, values)
-    if StartupLog(**values).block_size is not None and "printed_block_size" not in values:
-        derived["block_size"] = f"the only one that fits {values['num_gpu_blocks']:,} blocks and the capacity"
     ending = start.ending.failed
     log = StartupLog(
         ranks=tuple(_rank(name, said) for name, said in sorted(start.ranks.items())),
@@ -66,6 +58,12 @@ def _translate(facts: dict[str, Said]) -> None:
             facts[name] = Said(value=value, line=facts[said].line)
     if "max_model_len_served" in facts:
         facts["max_model_len"] = facts["max_model_len_served"]
+    if "model_name" in facts:
+        given = facts["model_name"]
+        name = _model_name(given.value)
+        if name != given.value.rstrip("/"):
+            facts["model_path"] = Said(value=given.value, line=given.line)
+        facts["model_name"] = Said(value=name, line=given.line)
 
 
 def _rank(name: str, said: dict[str, Any]) -> RankMemory:
@@ -73,40 +71,57 @@ def _rank(name: str, said: dict[str, Any]) -> RankMemory:
     return RankMemory(rank=name, lines=tuple((figure, one.line) for figure, one in said.items()), **figures)
 
 
+class _Derived:
+    """What no line prints but follows: put into `values`, with a sentence that says how."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+        self.reasons: dict[str, str] = {}
+
+    def add(self, name: str, value: object, how: str) -> None:
+        """Keeps `value` where no line states the fact."""
+        if self.values.get(name) is None and value is not None:
+            self.values[name] = value
+            self.reasons[name] = how
+
+
 def _derive(start: Start, values: dict[str, Any]) -> dict[str, str]:
-    """Adds to `values` what no line prints but follows; the sentences say how."""
-    derived: dict[str, str] = {}
-
-    def add(name: str, value: object, how: str) -> None:
-        if values.get(name) is None and value is not None:
-            values[name] = value
-            derived[name] = how
-
-    for name, tag in (("tensor_parallel_size", "TP"), ("pipeline_parallel_size", "PP"), ("data_parallel_size", "DP")):
-        numbers = [int(found[1]) for rank in start.ranks if (found := re.search(rf"{tag}(\d+)", rank)) is not None]
-        if numbers and (tag == "TP" or max(numbers) > 0):
-            add(name, max(numbers) + 1, f"the workers' names run to {tag}{max(numbers)}")
-    for name, tag in (("tensor_parallel_size", "TP"), ("pipeline_parallel_size", "PP")):
-        add(name, _num_places(start.places, tag), "every rank of the world prints its place")
-    if any(re.search(r"(?<![A-Z])EP\d", rank) for rank in start.ranks):
-        add("enable_expert_parallel", True, "the workers' names count expert-parallel ranks")
-    add("engine", _engine(start), "the form of its lines")
-    add("platform", _platform(start), "the engine's device and the source files of its lines")
+    """Adds to `values` what follows from what was printed; returns the sentences that say how."""
+    derived = _Derived(values)
+    _derive_split(start, derived)
+    derived.add("engine", _engine(start), "the form of its lines")
+    derived.add("platform", _platform(start), "the engine's device and the source files of its lines")
     runner = {"model_runner.py": "v2", "gpu_model_runner.py": "v1"}
     loads = {runner[file] for key, file, _ in start.sources if key == "load" and file in runner}
     if len(loads) == 1 and values.get("engine") == "v1":
-        add("model_runner", loads.pop(), "the source file that printed the load")
-    if values.get("engine") == "v0" and values.get("num_gpu_blocks"):
+        derived.add("model_runner", loads.pop(), "the source file that printed the load")
+    _derive_pool(derived)
+    return derived.reasons
+
+
+def _derive_split(start: Start, derived: _Derived) -> None:
+    for name, tag in (("tensor_parallel_size", "TP"), ("pipeline_parallel_size", "PP"), ("data_parallel_size", "DP")):
+        numbers = [int(found[1]) for rank in start.ranks if (found := re.search(rf"{tag}(\d+)", rank)) is not None]
+        if numbers and (tag == "TP" or max(numbers) > 0):
+            derived.add(name, max(numbers) + 1, f"the workers' names run to {tag}{max(numbers)}")
+    for name, tag in (("tensor_parallel_size", "TP"), ("pipeline_parallel_size", "PP")):
+        derived.add(name, _num_places(start.places, tag), "every rank of the world prints its place")
+    if any(re.search(r"(?<![A-Z])EP\d", rank) for rank in start.ranks):
+        derived.add("enable_expert_parallel", True, "the workers' names count expert-parallel ranks")
+
+
+def _derive_pool(derived: _Derived) -> None:
+    """V0 prints blocks and no tokens; the block size is printed seldom."""
+    values = derived.values
+    blocks = values.get("num_gpu_blocks")
+    if values.get("engine") == "v0" and blocks:
         size = values.get("printed_block_size") or block_size_of(
-            values["num_gpu_blocks"], values.get("max_model_len"), values.get("max_concurrency")
+            blocks, values.get("max_model_len"), values.get("max_concurrency")
         )
         if size is not None:
-            add(
-                "kv_cache_tokens",
-                values["num_gpu_blocks"] * size,
-                f"{values['num_gpu_blocks']:,} blocks of {size} tokens",
-            )
-    return derived
+            derived.add("kv_cache_tokens", blocks * size, f"{blocks:,} blocks of {size} tokens")
+    if "printed_block_size" not in values and StartupLog(**values).block_size is not None:
+        derived.reasons["block_size"] = f"the only one that fits {blocks:,} blocks and the capacity"
 
 
 def _num_places(places: set[str], tag: str) -> int | None:
@@ -165,4 +180,5 @@ def _model_name(path: str) -> str:
     if not path.startswith(("/", "~", ".")) and not re.match(r"[A-Za-z]:\\", path):
         return path
     *parents, name = path.replace("\\", "/").strip("/").split("/")
-    return f"{parents[-1]}/{name}" if parents and parents[-1].lower() not in _FOLDERS else name
+    owner = parents[-1] if parents else ""
+    return f"{owner}/{name}" if owner.strip(".~") and owner.lower() not in _FOLDERS else name

@@ -119,3 +119,32 @@ def test_zero_bytes_that_a_rotation_left_are_passed_over(tmp_path: Path, capsys:
     status, out, _ = run(capsys, str(path), "--json")
 
     assert (status, json.loads(out)["available_kv_gib_per_gpu"]) == (0, 16.46)
+
+
+def test_the_text_tells_failure_derivation_and_what_was_not_understood(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "vllm.log"
+    path.write_text(
+        "INFO 05-11 12:04:07 [executor_base.py:112] # cpu blocks: 1170, # CPU blocks: 0\n"
+        "INFO 05-11 12:04:07 [executor_base.py:117] Maximum concurrency for 32768 tokens per request: 4.57x\n"
+        "INFO 05-11 12:04:07 [worker.py:1] Spare buffers hold 3.5 GiB of device memory\n"
+        "ValueError: No available memory for the cache blocks.\n"
+    )
+
+    _, out, _ = run(capsys, str(path))
+
+    assert "kv_cache_tokens: 149760  (derived: 1,170 blocks of 128 tokens)" in out
+    assert "failure: no_cache_memory, line 4: ValueError: No available memory" in out
+    assert "not understood, line 3: INFO" in out
+
+
+def test_settings_of_any_kind_are_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "vllm.log"
+    path.write_text(
+        "INFO non-default args: {'a': 1e99, 'b': (1, [2, {'c': None}]), 'd': {1, 2}, 'e': <E.X: 3>, 'f': 10.5}\n"
+    )
+
+    _, out, _ = run(capsys, str(path), "--json")
+
+    assert json.loads(out)["arguments"] == {"a": 1e99, "b": [1, [2, {"c": None}]], "d": "{1, 2}", "e": "E.X", "f": 10.5}

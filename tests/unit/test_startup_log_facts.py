@@ -289,3 +289,62 @@ def test_two_releases_in_one_start_are_said() -> None:
 )
 def test_the_generation_of_the_engine(line: str, engine: str | None) -> None:
     assert read_startup_log(line).engine == engine
+
+
+@pytest.mark.parametrize(
+    ("text", "basis", "release"),
+    [
+        ("vLLM Version: 0.8.5.post1\nModel loading took 1.0 GiB", "environment report", "0.8.5.post1"),
+        ("INFO Initializing a V1 LLM engine (v0.1.dev8938+g1234567) with config: model='m'", None, None),
+        ("INFO Initializing a V1 LLM engine (vmain) with config: model='m'", None, None),
+        ("(APIServer pid=1) INFO [utils.py:299] █ █ █ version 0.19.0", "banner", "0.19.0"),
+    ],
+)
+def test_the_release_by_what_states_it(text: str, basis: str | None, release: str | None) -> None:
+    read = read_startup_log(text).release
+
+    assert (None if read is None else read.basis, None if read is None else read.text) == (basis, release)
+
+
+def test_a_log_longer_than_what_is_read_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.startup_log.LARGEST_LOG_BYTES", 60)
+
+    log = read_startup_log("Available KV cache memory: 5.0 GiB\n" + "x" * 100)
+
+    assert (log.memory("available_kv").formula, codes(log)) == ("5.0 GiB", ["log-cut"])
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("org/M", "org/M"),
+        ("/home/user/models/Qwen/Qwen3-4B", "Qwen/Qwen3-4B"),
+        ("/data/models/Qwen3-4B/", "Qwen3-4B"),
+        ("/root/.cache/huggingface/hub/models--Qwen--Qwen3-4B/snapshots/abc123", "Qwen/Qwen3-4B"),
+        ("./M", "M"),
+        ("C:\\\\models\\\\M", "M"),
+    ],
+)
+def test_a_models_path_is_read_to_its_name(path: str, name: str) -> None:
+    log = read_startup_log(f"INFO Initializing a V1 LLM engine (v0.11.0) with config: model='{path}', max_seq_len=10\n")
+
+    assert log.model_name == name
+    assert (log.model_path is not None) == (name != path)
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        ('{"cudagraph_mode":[2,0]}', "FULL_DECODE_ONLY"),
+        ('{"cudagraph_mode":0}', "NONE"),
+        ("{'cudagraph_mode': 'CUDAGraphMode.PIECEWISE'}", "PIECEWISE"),
+        ('{"cudagraph_mode":[7,7]}', None),
+        ('{"level":3}', None),
+    ],
+)
+def test_the_graph_mode_is_read_from_its_number(mode: str, name: str | None) -> None:
+    log = read_startup_log(
+        f"INFO Initializing a V1 LLM engine (v0.11.0) with config: model='m', compilation_config={mode}"
+    )
+
+    assert log.cudagraph_mode == name
