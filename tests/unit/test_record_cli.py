@@ -8,13 +8,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+from fakes.kv_event_publisher import Publisher, stored_map
 from fakes.metrics_server import metrics_server, metrics_text
+from fakes.probe_publisher import PROBE_FRAME, publishing
 
 from live.__main__ import main
+from live.cache_summary import decode_summary
+from live.probe_frames import encode_frame
 from live.recording import Recording
 from live.store import About, Store
 
@@ -190,3 +195,46 @@ def test_a_reader_that_goes_away_is_no_error(recorded):
     done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert done.stderr == ""
+
+
+def test_a_probe_and_kv_events_are_recorded_beside(tmp_path):
+    path = tmp_path / "run.kvscope"
+    frame = encode_frame(PROBE_FRAME)
+    with metrics_server() as server, publishing() as (socket, endpoint), Publisher() as publisher:
+        repeated = threading.Event()
+
+        def publish() -> None:
+            while not repeated.wait(0.2):
+                socket.send(frame)
+                publisher.publish([stored_map([publisher.sequence])])
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        words = ("--probe", endpoint, "--kv-events", publisher.endpoint, "--replay", publisher.replay_endpoint)
+        status, _, errors = run("record", server.url, "--out", path, "--interval", 0.2, "--seconds", 2.5, *words)
+        repeated.set()
+        thread.join()
+
+    recording = Recording.open(path)
+    assert (status, errors.count("No probe has been heard") <= 1) == (0, True)
+    assert [payload for _, payload in recording.frames("probe")] == [frame]
+    last = decode_summary(list(recording.frames("kv_events"))[-1][1])
+    assert last.is_complete
+    assert last.places[0].num_blocks >= 2
+    assert endpoint in (recording.about("beside") or "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--probe", "tcp://192.0.2.7:5567"), "KVSCOPE_ALLOW_SCRAPE"),
+        (("--kv-events", "http://localhost"), "tcp://"),
+        (("--replay", "tcp://127.0.0.1:5558"), "goes with"),
+    ],
+)
+def test_an_endpoint_that_may_not_be_read_starts_no_recording(tmp_path, words, said):
+    path = tmp_path / "run.kvscope"
+
+    status, _, errors = run("record", "http://127.0.0.1:9", "--out", path, *words)
+
+    assert (status, said in errors, errors.count("\n"), path.exists()) == (2, True, 1, False)
