@@ -156,7 +156,9 @@ def field_table_rows(rows: tuple[field_table.FieldRow, ...]) -> pd.DataFrame:
         [
             {
                 t("Model"): words.plain(row.claim.title),
-                t("They say"): f"{words.count(row.claim.length_tokens)} × {row.claim.num_requests}",
+                t(
+                    "They say"
+                ): f"{words.count(row.claim.length_tokens)}\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}{row.claim.num_requests}",
                 t("Requests of that length"): words.concurrency(row.max_concurrency),
                 t("Longest for as many"): words.count(row.longest_tokens),
                 t("KV of one token"): words.small_bytes(row.kv_bytes_per_token),

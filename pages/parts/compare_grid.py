@@ -17,7 +17,7 @@ from pages.parts.compare_state import key
 from pages.parts.language import t
 
 _MOST_SHADED_CELLS = 60_000
-_ROW_PIXELS = 35
+_ROW_PIXELS, _BAR_PIXELS = 35, 20  # the bar to scroll sideways lies over the last row
 _MOST_ROWS_IN_VIEW = 18
 # From "does not start" over little to all: background and text, each pair with a contrast above 4.5.
 _LIGHT = (
@@ -135,4 +135,4 @@ def _columns() -> dict[Any, Any]:
 
 
 def _height(table: FitTable) -> int:
-    return _ROW_PIXELS * (min(len(table.rows), _MOST_ROWS_IN_VIEW) + 1) + 3
+    return _ROW_PIXELS * (min(len(table.rows), _MOST_ROWS_IN_VIEW) + 1) + _BAR_PIXELS

@@ -71,12 +71,11 @@ def view(asked: CompareInput) -> None:
     if len(held) == 1:
         st.info(t("One more scenario, and differences are marked."), icon=":material/compare_arrows:")
     only = st.toggle(t("Only what differs"), key=key("only_differences"), persist_state="session") and len(held) > 1
-    rows = compare(held)
-    for section, title in _SECTIONS.items():
-        here = [row for row in rows if row.section == section and (row.differs or not only)]
-        if here:
-            st.markdown(f"**{said(title)}**")
-            _table(held, here, said(title))
+    rows = [row for row in compare(held) if row.differs or not only]
+    if not rows:
+        st.info(t("Nothing differs."), icon=":material/check:")
+        return
+    _table(held, rows, marks=not only)
 
 
 def _heads(held: Sequence[Scenario]) -> None:
@@ -99,27 +98,26 @@ def _heads(held: Sequence[Scenario]) -> None:
 
 
 def table_of(scenarios: Sequence[Scenario], rows: Sequence[ComparedRow]) -> pd.DataFrame:
-    """The rows as the page shows them: a sign where they differ, the name, one column a scenario."""
-    return pd.DataFrame(
-        [
-            {"≠": "≠" if row.differs else "", t("Line"): _name(row)}
-            | {
-                words.plain(scenario.name): words.plain(shown(row, value))
-                for scenario, value in zip(scenarios, row.values, strict=True)
-            }
-            for row in rows
-        ]
-    )
+    """The rows as the page shows them, each section below its title: a sign where they differ, one column a scenario."""
+    names = [words.plain(scenario.name) for scenario in scenarios]
+    lines: list[dict[str, str]] = []
+    for section, title in _SECTIONS.items():
+        here = [row for row in rows if row.section == section]
+        if here:
+            lines.append({"≠": "", t("Line"): f"**{said(title)}**"} | dict.fromkeys(names, ""))
+        for row in here:
+            values = {name: words.plain(shown(row, value)) for name, value in zip(names, row.values, strict=True)}
+            lines.append({"≠": "≠" if row.differs else "", t("Line"): _name(row)} | values)
+    return pd.DataFrame(lines)
 
 
-def _table(scenarios: Sequence[Scenario], rows: Sequence[ComparedRow], title: str) -> None:
+def _table(scenarios: Sequence[Scenario], rows: Sequence[ComparedRow], *, marks: bool) -> None:
     data = table_of(scenarios, rows)
     bold = pd.DataFrame("", index=data.index, columns=data.columns)
-    for place, row in enumerate(rows):
-        if row.differs:
-            bold.iloc[place] = "font-weight: 650"
+    if marks:
+        bold[data["≠"] != ""] = "font-weight: 650"
     styler: Any = data.style.apply(lambda _: bold, axis=None)
-    st.table(styler, border="horizontal", hide_index=True, alt=title)
+    st.table(styler, border="horizontal", hide_index=True, alt=t("The scenarios line by line"))
 
 
 def _name(row: ComparedRow) -> str:
