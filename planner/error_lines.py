@@ -11,9 +11,9 @@ from planner.units import GIB
 
 ErrorKind = Literal["length_does_not_fit", "no_cache_memory", "too_little_free", "out_of_memory"]
 
-_NUMBER = r"-?\d{1,7}(?:\.\d{1,9})?(?![\d.,]*\d)"
+_NUMBER = r"(?<![\w.,])-?\d{1,7}(?:\.\d{1,9})?(?![\d.,]*\d)"
 _GIB = rf"\(?({_NUMBER}) Gi?B"
-_COUNT = r"(?:\d{1,3}(?:,\d{3}){1,5}|\d{1,15})(?![\d.,]*\d)"
+_COUNT = r"(?<![\w.,])(?:\d{1,3}(?:,\d{3}){1,5}|\d{1,15})(?![\d.,]*\d)"
 _FIT = re.compile(
     rf"max seq len \((?P<length>{_COUNT})\).*?{_GIB} KV cache is needed.*?available KV cache memory \((?P<available>{_NUMBER})",
     re.DOTALL,
@@ -27,7 +27,7 @@ _FREE = re.compile(
     re.DOTALL,
 )
 # PyTorch's own texts, since 2.1 and before.
-_SIZE = r"(\d{1,7}(?:\.\d{1,9})? (?:[KMG]iB|bytes))"
+_SIZE = r"(?<![\w.,])(\d{1,7}(?:\.\d{1,9})? (?:[KMG]iB|bytes))"
 _TRIED = re.compile(rf"Tried to allocate {_SIZE}")
 _CAPACITY = re.compile(
     rf"total capacity of {_SIZE} of which {_SIZE} is free|; {_SIZE} total capacity;.*?; {_SIZE} free"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 # Sizes within reason: more digits than any machine needs are no size.
 _END = r"(?![\d.,]*\d|[eE][+-]?\d)"
-_NUMBER = rf"-?\d{{1,7}}(?:\.\d{{1,9}})?{_END}"
-_COUNT = rf"(?:\d{{1,3}}(?:,\d{{3}}){{1,5}}|\d{{1,15}}){_END}"
+_NUMBER = rf"(?<![\w.,])-?\d{{1,7}}(?:\.\d{{1,9}})?{_END}"
+_COUNT = rf"(?<![\w.,])(?:\d{{1,3}}(?:,\d{{3}}){{1,5}}|\d{{1,15}}){_END}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
