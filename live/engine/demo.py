@@ -214,16 +214,18 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
+def demo_endpoints(ports: DemoPorts) -> BesideEndpoints:
+    """Where a demo engine publishes its block tables and KV events."""
+    return BesideEndpoints(probe=ports.probe_endpoint, kv_events=ports.events_endpoint, kv_replay=ports.replay_endpoint)
+
+
 @contextmanager
 def recording(ports: DemoPorts, path: Path, interval_seconds: float = 0.5) -> Iterator[Recorder]:
     """A recorder of the demo engine's metrics, of the probe's frames and of KV events, into a new file at `path`."""
     source = http_source(ports.address)
     about = About(source=source.address, interval_ms=int(interval_seconds * 1000), title=DEMO_TITLE)
     store = Store.create(path, about)
-    endpoints = BesideEndpoints(
-        probe=ports.probe_endpoint, kv_events=ports.events_endpoint, kv_replay=ports.replay_endpoint
-    )
-    beside = open_beside(endpoints)
+    beside = open_beside(demo_endpoints(ports))
     recorder = Recorder(source, store, interval_seconds=interval_seconds, beside=beside)
     recorder.start()
     try:

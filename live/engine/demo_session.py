@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from live.beside import BesideEndpoints
 from live.engine.demo import (
     DEMO_TITLE,
     LOAD_MARK,
@@ -18,6 +17,7 @@ from live.engine.demo import (
     DemoEngine,
     DemoStatus,
     begin_load,
+    demo_endpoints,
 )
 from live.engine.demo_process import DemoPorts
 from live.engine.load import TITLES, Load, named_load
@@ -147,12 +147,9 @@ class DemoSession:
 
     def _watched(self, ports: DemoPorts) -> Recorder:
         """The demo's recorder, with its block tables and KV events beside the metrics."""
-        endpoints = BesideEndpoints(
-            probe=ports.probe_endpoint, kv_events=ports.events_endpoint, kv_replay=ports.replay_endpoint
-        )
         known = None if self._address is None else self._monitor().recorder(self._address)
         if known is None:
-            known = self._monitor().watch(ports.address, DEMO_TITLE, endpoints=endpoints)
+            known = self._monitor().watch(ports.address, DEMO_TITLE, endpoints=demo_endpoints(ports))
             self._address = known.address
         return known
 

@@ -106,6 +106,15 @@ def _ready(status: SessionStatus) -> None:
             )
         if not watch_demo_state.is_shown(status):
             st.button(t("Show it"), key=key("demo_show"), icon=":material/visibility:", on_click=watch_demo_state.show)
+        st.button(
+            t("Its plan"),
+            key=key("demo_plan"),
+            icon=":material/memory:",
+            on_click=watch_demo_state.plan,
+            help=t(
+                "Puts the demo engine's model and flags into the Plan page's form. Its pool there is exactly this one."
+            ),
+        )
         _stop_button()
 
 

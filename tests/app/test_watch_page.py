@@ -499,6 +499,11 @@ def test_the_demo_engine_starts_is_shown_and_stops(open_watch_first: OpenPage) -
     assert table.loc["KV blocks", ["Engine", "Plan", "Verdict"]].tolist() == ["256", "256", "equal"]
     assert "Load begins: burst" in said(app)
     (recorder,) = monitor.process_monitor().recorders()
+    app.button(key="watch_demo_plan").click().run()
+    answered = app.switch_page("plan.py").run()
+    assert not answered.exception
+    assert "kvscope-demo" in said(answered)
+    app.switch_page("watch.py").run()
 
     app.button(key="watch_demo_stop").click().run()
     until(app, lambda each: "The recording has ended" in said(each) and "being stopped" not in said(each))
