@@ -49,7 +49,7 @@ class ExpectedCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveError:
-    """How far the expected curve is from the real one, in parts of the pool, over `num_points` samples."""
+    """How far the expected curve is from the real one, in parts of the pool, over `num_points` samples in use."""
 
     mean_absolute_fraction: float
     largest_absolute_fraction: float
@@ -126,9 +126,12 @@ def _merged(steps: Numbers, idle: Numbers, is_idle_after: Numbers) -> Numbers:
 
 
 def curve_error(expected: Numbers, actual: Numbers) -> CurveError | None:
-    """The error over the samples at which both are known; None where there are none."""
+    """The error over the samples at which both are known and one is not 0; None where there are none.
+
+    An idle engine is no merit of a prediction.
+    """
     apart = np.abs(expected - actual)
-    apart = apart[~np.isnan(apart)]
+    apart = apart[~np.isnan(apart) & ((expected > 0) | (actual > 0))]
     if not len(apart):
         return None
     return CurveError(

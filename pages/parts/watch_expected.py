@@ -172,9 +172,9 @@ def _of_lengths(points: Points, held: HeldTokens | None) -> Expectation | None:
 def error_words(error: CurveError | None) -> str:
     """The error in one sentence."""
     if error is None:
-        return t("No sample to compare with yet.")
+        return t("No request ran yet to compare with.")
     return t(
-        "Error over {count} samples: {mean} of the pool on average, {largest} at most.",
+        "Error over {count} samples at which the pool was in use or should have been: {mean} of the pool on average, {largest} at most.",
         count=f"{error.num_points:,}",
         mean=watch_words.percent(error.mean_absolute_fraction),
         largest=watch_words.percent(error.largest_absolute_fraction),

@@ -81,5 +81,14 @@ def test_the_error_counts_only_what_both_know() -> None:
     assert curve_error(expected, np.full(4, np.nan)) is None
 
 
+def test_an_idle_pool_makes_no_error_smaller() -> None:
+    expected, actual = np.array([0.0, 0.0, 0.5, 0.0]), np.array([0.0, 0.0, 0.4, 0.2])
+
+    error = curve_error(expected, actual)
+
+    assert error is not None
+    assert (error.num_points, error.mean_absolute_fraction) == (2, pytest.approx(0.15))
+
+
 def test_seconds_count_from_the_loads_start() -> None:
     assert seconds_since(np.array([500, 2500]), 1500).tolist() == [-1.0, 1.0]
