@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
@@ -85,8 +85,7 @@ class Calibration:
     @property
     def identity(self) -> str:
         """The name that a request and a link carry: the host and a digest of everything that changes a number."""
-        content = json.dumps(asdict(self), sort_keys=True)
-        return f"{self.host}~{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+        return f"{self.host}~{hashlib.sha256(repr(self).encode()).hexdigest()[:8]}"
 
     @property
     def total(self) -> Estimate | None:

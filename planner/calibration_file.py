@@ -7,13 +7,15 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from planner.bounded_files import parse_object, size_text
+from planner.bounded_files import parse_object, read_bytes, size_text
 from planner.calibration import SCHEMA, CalibratedStart, Calibration, Evidence, all_corrections, situation_of_start
 from planner.facts import PlanError
 from planner.measured_start import TERMS
 from planner.units import GIB, MIB
+from planner.versions import era_of, parse_version
 
 LARGEST_FILE_BYTES = MIB
 MOST_CALIBRATIONS = 200
@@ -78,6 +80,16 @@ def from_text(content: bytes | str, name: str) -> tuple[Calibration, ...]:
         raise _wrong(name, f"its schema is {schema}, and this version reads {SCHEMA}")
     listed = _listed(record, "calibrations", name, MOST_CALIBRATIONS)
     return tuple(_calibration(each, name) for each in listed)
+
+
+def held_in(path: Path, card: str, vllm_version: str) -> Calibration:
+    """The calibration of that card and release in the file `path`; raises `PlanError` where it holds none."""
+    held = from_text(read_bytes(path, "calibrations", LARGEST_FILE_BYTES), path.name)
+    era = era_of(parse_version(vllm_version)).label
+    found = next((each for each in held if (each.card, each.era) == (card, era)), None)
+    if found is None:
+        raise PlanError("calibrations", path.name, f"{path.name} holds no calibration of {card} and vLLM {era}.")
+    return found
 
 
 def _wrong(name: str, why: str) -> PlanError:

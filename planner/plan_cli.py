@@ -6,12 +6,14 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from planner.bounded_files import refuse_duplicates
+from planner.budget import card_of
+from planner.calibration_file import held_in
 from planner.facts import PlanError
 from planner.inventory import ModelDocuments
 from planner.model_catalog import catalogue_documents
@@ -34,6 +36,7 @@ HELP = """usage: python -m planner plan [--model ID | --model-dir DIR | --config
   --gpu-memory-gib X    the total per card that CUDA reports; overrides the catalogue's
   --vllm-version V      default: the newest known
   --other-processes-gib X, --usage-context, --model-runner, --compile-cache, --mean-length-tokens
+  --calibrations FILE   plan with a host's own constants: a file that the Calibrate page exports
   --json                the whole answer as one JSON object
   --batch FILE.jsonl    one request a line (the same names with underscores), one JSON answer a line
 """
@@ -104,8 +107,12 @@ def _split(word: str) -> tuple[str, bool, Any]:
 def _answer(record: Record) -> Record:
     documents = _documents(record)
     named = {key: value for key, value in record.items() if key not in _SOURCES}
+    file = named.pop("calibrations", None)
     request = PlanRequest.from_mapping({"model": documents.model_id, **named})
-    result, model = answer(request, documents, _draft_documents(request))
+    held = None if file is None else held_in(Path(str(file)), card_of(request).name, request.vllm_version)
+    if held is not None and request.calibration is None:
+        request = replace(request, calibration=held.identity)
+    result, model = answer(request, documents, _draft_documents(request), held)
     return to_json(result, model)
 
 

@@ -10,9 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.bounded_files import read_bytes
-from planner.calibration import Calibration
-from planner.calibration_file import LARGEST_FILE_BYTES, from_text
+from planner.calibration_file import held_in
 from planner.facts import Finding, PlanError
 from planner.inventory import ModelDocuments
 from planner.log_file import LARGEST_TEXT_BYTES, decode_log, read_file_lines, stream_lines
@@ -79,7 +77,9 @@ def _outcome(options: argparse.Namespace) -> _Outcome:
     request, findings = start_request(log, PlanRequest(model_id=documents.model_id, gpu=gpu))
     general, _ = answer(request, documents)
     start = from_log(log, Path(options.log).name, general.vllm_version)
-    held = _calibration(options.calibrations, general.gpu_name, general.era)
+    held = (
+        None if options.calibrations is None else held_in(options.calibrations, general.gpu_name, general.vllm_version)
+    )
     plan = general
     if held is not None:
         named = PlanRequest.from_mapping({**request.to_mapping(), "calibration": held.identity})
@@ -116,16 +116,6 @@ def _documents(options: argparse.Namespace, log: StartupLog) -> ModelDocuments:
         )
         raise PlanError("model", log.model_name, f"{named}; give --model ID, --model-dir DIR or --config FILE.")
     return catalogue_documents(model_id)
-
-
-def _calibration(path: Path | None, card: str, era: str) -> Calibration | None:
-    if path is None:
-        return None
-    held = from_text(read_bytes(path, "calibrations", LARGEST_FILE_BYTES), path.name)
-    found = next((each for each in held if (each.card, each.era) == (card, era)), None)
-    if found is None:
-        raise PlanError("calibrations", path.name, f"{path.name} holds no calibration of {card} and vLLM {era}.")
-    return found
 
 
 # -- what is printed ----------------------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ def _log() -> None:
         _say(problem)
         return
     calibrate_view.draw(shown)
+    calibrate_view.all_of_them(found, gpu)
     calibrate_view.unread(dropped, asked.findings)
 
 

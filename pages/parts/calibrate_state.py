@@ -5,7 +5,7 @@ Widgets are keyed `calib_<field>`. Of a log only its facts stay in the session; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +19,7 @@ from live.samples import EngineSample, EngineSnapshot
 from pages.parts import calibrate_request, state, watch_plan, watch_state
 from planner import planning
 from planner.answer import Plan
-from planner.calibration import Calibration
+from planner.calibration import CalibratedStart, Calibration
 from planner.calibration_evidence import calibrated_start
 from planner.facts import PlanError
 from planner.inventory import ModelDocuments
@@ -28,6 +28,7 @@ from planner.measured_advice import MeasuredAnswer, measured_answer
 from planner.measured_start import MeasuredStart, from_log
 from planner.reconcile import Reconciliation, reconcile
 from planner.request import PlanRequest
+from planner.start_request import card_of_log, model_of
 from planner.startup_facts import StartupLog
 from planner.startup_log import read_starts
 
@@ -181,6 +182,38 @@ def calibrate(shown: Shown) -> None:
     if made:
         state.follow_held_calibration()
         keep("message", made[0].identity)
+
+
+def calibrate_all(found: Sequence[Dropped], gpu: str | None) -> None:
+    """Keep what all of these starts taught, on the card that is chosen where a log names none; for a callback."""
+    learned: dict[tuple[str, str], list[CalibratedStart]] = {}
+    left_out: list[str] = []
+    for dropped in found:
+        try:
+            general, made = _learned_of(dropped, gpu)
+        except PlanError as error:
+            left_out.append(f"{dropped.name}: {error.text}")
+        else:
+            learned.setdefault((general.gpu_name, general.era), []).append(made)
+    if left_out:
+        keep("problem", " ".join(left_out[:5]))
+    trying(lambda: _keep_all(learned))
+
+
+def _learned_of(dropped: Dropped, gpu: str | None) -> tuple[Plan, CalibratedStart]:
+    card = card_of_log(dropped.log, gpu) or gpu
+    shown = shown_log(dropped, calibrate_request.asked(dropped.log, model_of(dropped.log), card))
+    made = calibrated_start(shown.general, shown.found.start, f"{datetime.now(UTC):%Y-%m-%d}")
+    if not made.evidence:
+        raise PlanError("log", None, "It prints nothing to learn from.")
+    return shown.general, made
+
+
+def _keep_all(learned: Mapping[tuple[str, str], Sequence[CalibratedStart]]) -> None:
+    names = [store().add(card, era, starts).identity for (card, era), starts in learned.items()]
+    if names:
+        state.follow_held_calibration()
+        keep("message", ", ".join(names))
 
 
 def to_plan_page(shown: Shown) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import pandas as pd
@@ -143,6 +144,19 @@ def watch_code(text: str) -> str:
     head, bracket, rest = text.partition(" (")
     remark = words.plain(said(f"{bracket}{rest}".strip())) if bracket else ""
     return f"`{head.replace('`', '')}` {remark}".strip()
+
+
+def all_of_them(found: Sequence[Dropped], gpu: str | None) -> None:
+    """Where several starts were given: one press for all of them."""
+    if len(found) < 2:
+        return
+    st.button(
+        t("Calibrate with all {count} starts", count=len(found)),
+        key=key("calibrate_all"),
+        icon=":material/tune:",
+        on_click=partial(calibrate_state.calibrate_all, found, gpu),
+        help=t("Each by the model that its log names; several starts that agree are believed more than one."),
+    )
 
 
 def unread(dropped: Dropped, findings: tuple[Finding, ...]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from live.calibration_store import FILE_SETTING, CalibrationStore, calibrations_file, this_host
 from live.monitor import FOLDER_SETTING
+from planner.__main__ import main
 from planner.calibration import CalibratedStart, Calibration, Evidence, constants_digest
 from planner.calibration_file import LARGEST_FILE_BYTES, from_text, to_text
 from planner.facts import PlanError
@@ -212,3 +213,18 @@ def test_an_import_that_is_not_whole_is_refused_with_one_sentence(fields: dict[s
 def test_what_is_no_file_of_ours_at_all_is_refused(content: bytes) -> None:
     with pytest.raises(PlanError):
         from_text(content, "theirs.json")
+
+
+def test_the_command_line_plans_with_an_exported_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(to_text([made()]), encoding="utf-8")
+    words = ["plan", "--model", "Qwen/Qwen3-8B", "--gpu", CARD, "--vllm-version", "0.19.0", "--json"]
+
+    statuses = [main(words), main([*words, "--calibrations", str(path)])]
+
+    general, calibrated = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert statuses == [0, 0]
+    assert general["calibration"] is None
+    assert calibrated["calibration"] == made().identity
+    assert calibrated["non_torch_bytes"] > general["non_torch_bytes"]
+    assert main([*words[:-3], "--vllm-version", "0.33.0", "--calibrations", str(path)]) == 2
