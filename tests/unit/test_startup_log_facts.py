@@ -348,3 +348,40 @@ def test_the_graph_mode_is_read_from_its_number(mode: str, name: str | None) -> 
     )
 
     assert log.cudagraph_mode == name
+
+
+@pytest.mark.parametrize(
+    ("line", "figures"),
+    [
+        (
+            (
+                "INFO worker.py:232] Memory profiling results: total_gpu_memory=23.64GiB initial_memory_usage=0.55GiB peak_torch_memory="
+                "16.18GiB memory_usage_post_profile=15.10Gib non_torch_memory=0.06GiB kv_cache_size=5.03GiB gpu_memory_utilization=0.90"
+            ),
+            {"card_total": "23.64", "non_torch": "0.06", "available_kv": "5.03"},
+        ),
+        ("INFO Loading model weights took in total 28.46 GiB of device memory", {"weights": "28.46"}),
+        (
+            "INFO [cpu_worker.py:220] Auto set (4.5/62.1) GiB for KV cache on node 0, with 9.0 GiB",
+            {"available_kv": "4.5"},
+        ),
+        ("INFO Loading weights took 4.01 seconds", {}),
+        ("DEBUG worker requested memory: 28.22GiB", {"requested": "28.22"}),
+        (
+            "DEBUG Initial free memory: 78.7 GiB; Requested memory: 0.920000 (util), 72.86 GiB",
+            {"free_at_start": "78.7", "requested": "72.86"},
+        ),
+        (
+            "INFO Initial free memory 31.16 GiB, reserved 4.25 GiB memory for KV Cache as specified by kv_cache_memory_bytes config",
+            {"free_at_start": "31.16", "kv_given": "4.25"},
+        ),
+        ("INFO Encoder graph capturing finished in 3 secs, took 1.20 GiB (4 graphs)", {}),
+        ("INFO Total CPU offloaded parameters: 12.5", {"cpu_offloaded": "12.5"}),
+    ],
+)
+def test_the_rarer_lines_state_their_figures(line: str, figures: dict[str, str]) -> None:
+    log = read_startup_log(line)
+
+    stated = {name: rank.line_of(name) and getattr(rank, name).formula for rank in log.ranks for name, _ in rank.lines}
+    assert figures.items() <= {name: formula.removesuffix(" GiB") for name, formula in stated.items()}.items()
+    assert bool(figures) == bool(log.ranks)
