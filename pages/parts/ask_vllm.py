@@ -115,9 +115,11 @@ def _result(answer: OracleAnswer, plan: Plan) -> None:
             words.plain(t("vLLM's words on the pool: {words}", words=answer.pool.error)), icon=":material/terminal:"
         )
     _table(difference_rows(entries), t("vLLM's figures beside the plan's"))
+    for line in reasons(entries):
+        st.caption(line)
     with st.expander(t("What vLLM builds and caches"), icon=":material/table:", key=key("vllm_parts")):
         _table(dtype_rows(answer.ranks, plan), t("Parameter bytes by data type, by stage"))
-        _table(layer_rows(answer.ranks), t("The cache of each layer, as vLLM specifies it"))
+        _wide_table(layer_rows(answer.ranks), t("The cache of each layer, as vLLM specifies it"), "vllm_layers")
         _table(group_rows(answer, plan), t("KV cache groups, vLLM's beside the plan's"))
 
 
@@ -138,17 +140,25 @@ def _about(answer: OracleAnswer, plan: Plan) -> str:
 
 
 def difference_rows(entries: Sequence[Difference]) -> list[dict[str, Any]]:
-    """One row a figure: vLLM's, the plan's, the difference, and why where it is known."""
+    """One row a figure: vLLM's, and the plan's where it is another, with the difference."""
     return [
         {
             t("Figure"): said(entry.name),
             "vLLM": _number(entry.vllm, entry.unit),
-            t("Plan"): _number(entry.planned, entry.unit),
-            t("Difference"): "=" if entry.is_equal else f"{entry.error_fraction:+.3%}".replace("-", "−"),
-            t("Why"): words.plain(said(entry.text)),
+            t("Plan"): t("the same") if entry.is_equal else _other_number(entry),
         }
         for entry in entries
     ]
+
+
+def _other_number(entry: Difference) -> str:
+    return f"{_number(entry.planned, entry.unit)} ({entry.error_fraction:+.3%})".replace("-", "−")
+
+
+def reasons(entries: Sequence[Difference]) -> list[str]:
+    """Why figures differ, where it is known."""
+    told = [(said(entry.name), said(entry.text)) for entry in entries if not entry.is_equal and entry.text]
+    return [words.plain(f"{name}: {text}") for name, text in told]
 
 
 def _number(value: float, unit: str) -> str:
@@ -174,14 +184,14 @@ def layer_rows(ranks: Sequence[OracleRank]) -> list[dict[str, Any]]:
     """Equal layers in one row: vLLM's spec class, block size, page, bytes of a token and of a state."""
     return [
         {
-            t("Stage"): str(place),
-            t("Layers"): words.count(layers.num_layers),
-            t("Spec"): f"`{words.plain(layers.kind)}`",
-            t("Tokens in a block"): words.count(layers.block_size),
-            t("Page of a layer"): words.exact_bytes(layers.page_bytes),
-            t("Cache of a token"): words.exact_bytes(layers.token_bytes) if layers.token_bytes else "–",
-            t("State of a sequence"): words.exact_bytes(layers.state_bytes) if layers.state_bytes else "–",
-            t("Window, tokens"): words.count(layers.sliding_window) if layers.sliding_window else "–",
+            t("Stage"): place,
+            t("Layers"): layers.num_layers,
+            t("Spec"): layers.kind,
+            t("Tokens in a block"): layers.block_size,
+            t("Page of a layer, bytes"): layers.page_bytes,
+            t("Cache of a token, bytes"): layers.token_bytes or None,
+            t("State of a sequence, bytes"): layers.state_bytes or None,
+            t("Window, tokens"): layers.sliding_window,
         }
         for place, rank in enumerate(ranks)
         for layers in rank.layers
@@ -210,3 +220,10 @@ def _table(rows: list[dict[str, Any]], alt: str) -> None:
     if rows:
         st.markdown(f"**{alt}**")
         st.table(pd.DataFrame(rows), border="horizontal", hide_index=True, alt=alt)
+
+
+def _wide_table(rows: list[dict[str, Any]], alt: str, name: str) -> None:
+    """A table that scrolls within itself; columns that no row fills are left out."""
+    frame = pd.DataFrame(rows).dropna(axis="columns", how="all")
+    st.markdown(f"**{alt}**")
+    st.dataframe(frame, key=key(name), hide_index=True, alt=alt)
