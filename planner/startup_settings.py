@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -45,6 +46,7 @@ _ARGUMENT_FACTS: dict[str, tuple[str, type]] = {
     "max_num_seqs": ("max_num_seqs", int),
     "max_num_batched_tokens": ("max_num_batched_tokens", int),
 }
+_NAMED_MODE = re.compile(r"cudagraph_mode['\"]?\s*[:=]\s*<CUDAGraphMode\.([A-Z_]{1,40})\b")
 # CUDAGraphMode by its values (vllm/config/compilation.py): one, or the pair of uniform and mixed batches.
 _MODES: dict[tuple[object, ...], str] = {
     (0,): "NONE",
@@ -121,6 +123,8 @@ def _graph_mode(pairs: Pairs, number: int, text: str) -> Iterator[Setting]:
         mode = _MODES.get(tuple(mode))
     elif isinstance(mode, int) and not isinstance(mode, bool):
         mode = _MODES.get((mode,))
+    if mode is None and (named := _NAMED_MODE.search(text)) is not None:  # the line was cut within its compile settings
+        mode = named[1]
     name = mode.removeprefix("CUDAGraphMode.") if isinstance(mode, str) else ""
     if name in _MODES.values():
         line = _line(number, text, "cudagraph_mode")

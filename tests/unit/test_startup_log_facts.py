@@ -338,6 +338,7 @@ def test_a_models_path_is_read_to_its_name(path: str, name: str) -> None:
         ('{"cudagraph_mode":[2,0]}', "FULL_DECODE_ONLY"),
         ('{"cudagraph_mode":0}', "NONE"),
         ("{'cudagraph_mode': 'CUDAGraphMode.PIECEWISE'}", "PIECEWISE"),
+        ("{'cudagraph_mode': <CUDAGraphMode.FULL_AND_PIECEWISE: (2, 1)>, 'sizes': [1, 2", "FULL_AND_PIECEWISE"),
         ('{"cudagraph_mode":[7,7]}', None),
         ('{"level":3}', None),
     ],
