@@ -6,14 +6,17 @@ it runs when no page is being drawn.
 
 from __future__ import annotations
 
+import threading
 import tomllib
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
 
 from pages.parts import language, report_data, report_html, report_markdown, state
 from pages.parts.language import t
@@ -59,6 +62,27 @@ def report_button(name: str, about: About, make: MakeSections) -> None:
         with st.popover(t("Other formats"), icon=":material/file_save:"):
             for kind in _KINDS[1:]:
                 _button(name, kind, kind[1], build, None)
+
+
+def in_session(make: MakeSections) -> MakeSections:
+    """`make`, run with this session's state though no page is being drawn: what it reads is as it is at the press."""
+    context = get_script_run_ctx()
+
+    def made() -> Sequence[Section]:
+        found: Future[Sequence[Section]] = Future()
+        thread = threading.Thread(target=_settle, args=(found, make), name="report")
+        add_script_run_ctx(thread, context)
+        thread.start()
+        return found.result()
+
+    return made
+
+
+def _settle(found: Future[Sequence[Section]], make: MakeSections) -> None:
+    try:
+        found.set_result(make())
+    except BaseException as error:  # noqa: BLE001 - raised again where the result is asked for
+        found.set_exception(error)
 
 
 def _button(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-
-import streamlit as st
 
 from live.alert_log import kept_rules
 from live.recorder import Recorder
-from live.recording_schema import RecordingError
 from live.replay import Replay
 from pages.parts import (
     report_plan,
@@ -21,15 +19,14 @@ from pages.parts import (
     words,
 )
 from pages.parts.language import t
-from pages.parts.report_button import About, report_button
+from pages.parts.report_button import About, in_session, report_button
+from pages.parts.report_sections import Section, Text
 from pages.parts.said import said
 from pages.parts.simulate_job import SimulationJob
 from pages.parts.simulate_setup import Setup
 from pages.parts.simulate_weigh import WeighJob
 from pages.parts.state import Answer
 from planner.simulate import SimulationResult
-
-_WATCH_SECONDS = 5.0
 
 
 def plan(answered: Answer) -> None:
@@ -62,30 +59,27 @@ def trade_offs(setup: Setup, job: WeighJob) -> None:
 
 
 def watch(watched: Recorder | Replay) -> None:
-    """The Watch page's report, of the engine as it was within the last seconds."""
-    seconds = None if watch_state.value("is_paused") else _WATCH_SECONDS
-    st.fragment(partial(_watch, watched), run_every=seconds, key=watch_state.key("part_report"))()
+    """The Watch page's report, of the engine as it is when the button is pressed."""
+    snapshot = watched.status().snapshot
+    models = [] if snapshot is None else [each.identity.model_name or "" for each in snapshot.engines]
+    version = None if snapshot is None else snapshot.vllm_version
+    about = About(
+        title=t("Engine watched"),
+        subject=", ".join(dict.fromkeys(filter(None, models))) or watched.address,
+        versions=(("vLLM", version or t("not told")),),
+    )
+    report_button("watch", about, in_session(partial(_watch_sections, watched)))
 
 
-def _watch(watched: Recorder | Replay) -> None:
-    try:
-        seen = watch_seen.seen_of(watched, watched.status())
-        rules = kept_rules(watched.recording)
-        interval_ms = watched.recording.summary().interval_ms
-    except RecordingError:
-        return  # the view says what is wrong
+def _watch_sections(watched: Recorder | Replay) -> Sequence[Section]:
+    seen = watch_seen.seen_of(watched, watched.status())
     if seen is None:
-        return
+        return (Text(text=t("No sample of the engine is there yet.")),)
     page = report_watch.Shown(
         watched=watched,
         seen=seen,
-        interval_ms=interval_ms,
+        interval_ms=watched.recording.summary().interval_ms,
         seconds=60.0 * float(watch_state.value("minutes") or 15),
-        rules=rules,
+        rules=kept_rules(watched.recording),
     )
-    about = About(
-        title=t("Engine watched"),
-        subject=seen.sample.identity.model_name or seen.status.address,
-        versions=(("vLLM", seen.snapshot.vllm_version or t("not told")),),
-    )
-    report_button("watch", about, partial(report_watch.watch_sections, page))
+    return report_watch.watch_sections(page)
