@@ -21,6 +21,7 @@ from planner.block_events import BlockEvent
 
 SightKind = Literal["tables", "events", "none"]
 _FRESH_MS = 6000  # the probe repeats its frame every second, KV events are summed every two
+_EVENTS_TOLD_MS = 5000  # what happened is told so long, where nothing happens after it
 _MOST_REPLAYED = 64  # frames gone through so that the blocks' last holders are known
 
 
@@ -31,7 +32,7 @@ class BlockSight:
     kind: SightKind
     moment: BlockMoment | None = None  # of the probe
     frame: ProbeFrame | None = None
-    events: tuple[BlockEvent, ...] = ()  # since the look before
+    events: tuple[BlockEvent, ...] = ()  # since the look before, where that is not long ago
     summary: CacheSummary | None = None  # of the KV events, also beside tables
     text: str = ""
 
@@ -63,7 +64,8 @@ class BlockWatcher:
         if not _is_of(frame, sample):
             text = f"A probe is heard, but of a pool of {frame.num_gpu_blocks:,} blocks: it belongs to another engine than this one."
             return BlockSight(kind="none" if summary is None else "events", summary=summary, text=text)
-        return BlockSight(kind="tables", moment=self._history.moment, frame=frame, events=self._events, summary=summary)
+        events = self._events if time_ms - self._frame_ms <= _EVENTS_TOLD_MS else ()
+        return BlockSight(kind="tables", moment=self._history.moment, frame=frame, events=events, summary=summary)
 
     def _is_heard(self, name: str, time_ms: int) -> bool:
         """Whether the last tick had the series."""

@@ -77,6 +77,17 @@ def test_events_of_all_frames_since_the_last_look_are_told(written: Written) -> 
     assert [event.text for event in sight.events] == ["a finished: 1 block freed", "b finished: 1 block freed"]
 
 
+def test_what_happened_is_not_told_for_ever(written: Written) -> None:
+    watcher = BlockWatcher(written.recording, sample())
+    written.tick(0, frame=frame(1, probed_request("a", [1])))
+    watcher.look(START_MS, sample())
+    written.tick(1, frame=frame(2))
+    written.store.append(START_MS + 8000, {"probe/step": 2.0}, "{}")
+
+    assert watcher.look(START_MS + 1000, sample()).events != ()
+    assert watcher.look(START_MS + 8000, sample()).events == ()
+
+
 def test_a_jump_back_shows_the_tables_of_then(written: Written) -> None:
     watcher = BlockWatcher(written.recording, sample())
     written.tick(0, frame=frame(1, probed_request("a", [1])))
