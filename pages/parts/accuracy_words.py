@@ -187,7 +187,9 @@ def left_out_rows(rows: Sequence[Scored]) -> list[Row]:
     return [
         {
             t("Group"): group_name(group),
-            t("Starts (models)"): _starts_of_models(len(compared(items, "kv_pool")), num_models(items)),
+            t("Starts (models)"): _starts_of_models(
+                len(compared(items, "kv_pool")), num_models(item for item, _ in compared(items, "kv_pool"))
+            ),
             t("Pool, median"): percent(quantile(relative_errors(items, "kv_pool"), 0.5)),
             t("Nine of ten"): percent(quantile(relative_errors(items, "kv_pool"), 0.9)),
         }
@@ -241,7 +243,7 @@ def skipped_rows(rows: Sequence[Scored]) -> list[Row]:
         {
             t("Start"): _linked(item),
             t("Model"): words.plain(item.model_id),
-            t("Why"): words.plain(item.reason),
+            t("Why"): words.plain(said(item.reason)),
         }
         for item in rows
         if item.reason is not None
@@ -256,7 +258,7 @@ def peer_rows(figures: Sequence[PeerFigure]) -> list[Row]:
             t("Quantity"): words.plain(said(each.quantity)),
             t("Published"): words.plain(said(each.figure)),
             t("Under these conditions"): words.plain(said(each.conditions)),
-            t("Source"): words.plain(each.source),
+            t("Source"): words.plain(said(each.source)),
         }
         for each in figures
     ]
@@ -268,7 +270,7 @@ def constant_lines(constants: Sequence[ConstantSupport]) -> list[str]:
         t(
             "`{name}`: {source} (starts: {rows}, models: {models})",
             name=each.name,
-            source=words.plain(each.source),
+            source=words.plain(said(each.source)),
             rows=words.count(each.rows),
             models=words.count(each.models),
         )
