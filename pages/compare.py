@@ -20,7 +20,9 @@ from pages.parts.said import said
 compare_state.start_page()
 link_problem = compare_state.take_link_problem()
 if link_problem is not None:
-    text = t("This link's comparison cannot be read: {text} The first one is shown instead.", text=link_problem.text)
+    text = t(
+        "This link's comparison cannot be read: {text} The first one is shown instead.", text=said(link_problem.text)
+    )
     st.warning(words.plain(said(text)), icon=":material/link_off:")
 titles = {
     FITS: t("What fits"),

@@ -11,6 +11,7 @@ from live.block_view import BlockMoment
 from pages.parts import block_wire
 from pages.parts.block_wire import U32, PoolColumns
 from pages.parts.language import t
+from pages.parts.said import said
 from planner.block_codes import ColourBy
 from planner.block_events import BlockEvent
 
@@ -97,7 +98,7 @@ def _rows(moment: BlockMoment) -> list[tuple[int, int, int, int, int, str]]:
 def _texts(moment: BlockMoment, events: Sequence[BlockEvent]) -> list[str]:
     """What happened, the gravest first; what the map cannot show; never nothing."""
     ranked = sorted(events, key=lambda event: event.kind not in _GRAVE)
-    texts = [event.text for event in ranked[:_TEXTS]]
+    texts = [said(event.text) for event in ranked[:_TEXTS]]
     if len(events) > _TEXTS:
         texts.append(t("and {count} more events", count=f"{len(events) - _TEXTS:,}"))
     if moment.num_unplaced_blocks:

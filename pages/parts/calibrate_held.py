@@ -10,6 +10,7 @@ import streamlit as st
 from pages.parts import calibrate_state, calibrate_words, calibration_choice, state, words
 from pages.parts.calibrate_state import key
 from pages.parts.language import t
+from pages.parts.said import said
 from planner.calibration import Calibration
 from planner.calibration_file import LARGEST_FILE_BYTES, to_text
 from planner.facts import PlanError
@@ -28,7 +29,7 @@ def messages() -> None:
             icon=":material/tune:",
         )
     if problem is not None:
-        st.error(words.plain(problem), icon=":material/error:")
+        st.error(words.plain(said(problem)), icon=":material/error:")
 
 
 def held() -> None:
@@ -37,7 +38,7 @@ def held() -> None:
     try:
         found = calibrate_state.store().all()
     except PlanError as error:
-        st.error(words.plain(error.text), icon=":material/error:")
+        st.error(words.plain(said(error.text)), icon=":material/error:")
         return
     if not found:
         st.markdown(t("None yet. Plans use the general constants, which come from public starts on other machines."))

@@ -11,6 +11,7 @@ import streamlit as st
 from pages.parts import state
 from pages.parts.language import t
 from pages.parts.learn_lesson import Attempt
+from pages.parts.said import said
 from planner.answer import Plan
 from planner.facts import PlanError
 from planner.inventory import ModelDocuments, ModelFacts
@@ -43,7 +44,7 @@ class Learner:
         try:
             return answer(request, self.documents)[0]
         except PlanError as problem:
-            st.info(problem.text, icon=":material/info:")
+            st.info(said(problem.text), icon=":material/info:")
             return None
 
 

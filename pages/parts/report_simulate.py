@@ -121,7 +121,7 @@ def _events(timeline: Timeline) -> Iterator[Section]:
     events = [event for event in timeline.events if event.kind in {"preempted", "resumed", "evicted"}][:_MOST_EVENTS]
     if events:
         yield Heading(text=t("Preemptions and evictions"))
-        rows = tuple((f"{event.step:,}", said(event.kind), event.text) for event in events)
+        rows = tuple((f"{event.step:,}", said(event.kind), said(event.text)) for event in events)
         title = t("The first {count} of them", count=len(events))
         yield Table(title=title, columns=(t("Step"), t("Event"), t("What happened")), rows=rows)
 

@@ -47,7 +47,7 @@ def progress(job: WeighJob) -> None:
 def points(job: WeighJob) -> None:
     """All sections, as far as their points are there."""
     if job.problem is not None and job.is_done:
-        st.warning(words.plain(job.problem.text), icon=":material/warning:")
+        st.warning(words.plain(said(job.problem.text)), icon=":material/warning:")
     concurrency(job)
     block_sizes(job)
     switches(job)

@@ -15,6 +15,7 @@ from live.watched import WatchStatus
 from pages.parts import block_map, watch_blocks_state, watch_words, words
 from pages.parts.block_moment import MomentView, encode_moment
 from pages.parts.language import t
+from pages.parts.said import said
 from pages.parts.watch_state import key
 
 _PROBE_COMMAND = "vllm serve MODEL --scheduler-cls live.engine.probe.ProbeScheduler"
@@ -30,7 +31,7 @@ def blocks(recording: Recording | None, status: WatchStatus, sample: EngineSampl
     if recording is not None:
         sight = watch_blocks_state.watcher(recording, sample).look(status.time_ms, sample)
     if sight.text:
-        st.warning(words.plain(sight.text), icon=":material/warning:")
+        st.warning(words.plain(said(sight.text)), icon=":material/warning:")
     if sight.kind == "tables":
         _tables(sight, sample)
     else:

@@ -127,7 +127,7 @@ def _mark(side: str, recording: Recording) -> Mark | None:
 
 
 def _mark_name(mark: Mark) -> str:
-    return f"{watch_words.clock(mark.time_ms)} · {mark.kind.replace('_', ' ')}: {mark.text[:120]}"
+    return f"{watch_words.clock(mark.time_ms)} · {mark.kind.replace('_', ' ')}: {said(mark.text)[:120]}"
 
 
 def _curves(sides: list[Chosen], alignment: Alignment) -> None:

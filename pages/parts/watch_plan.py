@@ -15,6 +15,7 @@ from live.plan_comparison import EngineFacts, PlanComparison, compare_with_plan
 from live.samples import CacheConfig, EngineIdentity, EngineSample, EngineSnapshot
 from pages.parts import state, watch_state, watch_words, words
 from pages.parts.language import t
+from pages.parts.said import said
 from pages.parts.watch_state import key
 from planner import planning
 from planner.answer import Plan
@@ -117,7 +118,7 @@ def beside_plan(sample: EngineSample, snapshot: EngineSnapshot, planned: Planned
     comparison = compared(planned, sample, snapshot)
     st.dataframe(pd.DataFrame(watch_words.comparison_rows(comparison)), hide_index=True, key=key("comparison"))
     for cause in comparison.causes:
-        st.markdown(f":material/help: {words.plain(cause.text)}")
+        st.markdown(f":material/help: {words.plain(said(cause.text))}")
 
 
 def _made_by_name(planned: Planned) -> None:
