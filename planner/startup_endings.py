@@ -109,7 +109,8 @@ def _may_tell(text: str) -> bool:
         or "Uvicorn" in text
         or "throughput: " in text
         or "HTTP/1" in text
-        or "vailable" in text
+        or "available" in text
+        or "emory on" in text
         or "max seq len" in text
         or "at least one" in text
         or "stored in KV" in text

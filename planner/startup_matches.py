@@ -18,7 +18,7 @@ _MEMORY_LOOK = re.compile(r"\d ?[GM]i?B\b|KV cache|(?:gpu|cpu|cuda) blocks", re.
 _KNOWN_OTHERWISE = re.compile(
     r"KV cache usage|throughput: |page cache|Checkpoint size|GiB of cached|[Ss]leep mode|swap space|NFS|Downloading|it/s\]|s/it\]"
     r"|B/s|with config: |args: |Profiling CUDA graph memory|HTTP/1|KV connector|RAM|nvidia-smi|MiB /|first-capture|cpu_offload"
-    r"|shared memory|shm|prefix cach|to store kv cache|reuses KV cache|kv_cache_dtype|--kv-cache-memory|[Ff]ree memory after profiling"
+    r"|shared memory|shm|prefix ca|to store kv cache|reuses KV cache|kv_cache_dtype|--kv-cache-memory|[Ff]ree memory after profiling"
     r"|worker init memory snapshot|Peak GPU memory after loading|Encoder graph capturing|1~3 GiB memory"
     r"|sleep freed|backed up in CPU|In v0\.19, CUDA graph memory|Multiplying the GPU KV cache size|Memory profiling takes|KV cache layout|Chunked prefill"
 )
