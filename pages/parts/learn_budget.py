@@ -11,6 +11,7 @@ from pages.parts import learn_numbers as numbers
 from pages.parts.language import t
 from pages.parts.learn_lesson import Exercise, Lesson, Slip, Trap
 from pages.parts.learn_state import Learner, key
+from pages.parts.said import said
 from planner.answer import Plan
 from planner.folk_formulas import FIT_CLAIMS, FitClaim
 from planner.gpu_catalog import find_gpu
@@ -192,7 +193,7 @@ def _budget_figure(learner: Learner) -> None:
         t(
             "**{model}** on {card}: {pool} for the pool, {tokens} tokens.",
             model=words.plain(learner.model_id),
-            card=words.plain(plan.gpu_name),
+            card=words.plain(said(plan.gpu_name)),
             pool=words.gib(rank.kv_pool.best_bytes),
             tokens=f"{plan.pool.tokens:,}",
         )

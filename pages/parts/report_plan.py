@@ -105,9 +105,9 @@ def inputs_table(plan: Plan) -> Table:
     request = plan.request
     rows: list[tuple[str, str]] = [
         (t("Model"), request.model_id),
-        (t("Card"), plan.gpu_name),
+        (t("Card"), said(plan.gpu_name)),
         (t("Memory of the card"), words.gib(plan.gpu_total.best_bytes)),
-        ("vLLM", f"{plan.vllm_version} ({t('era {era}', era=plan.era)})"),
+        ("vLLM", f"{plan.vllm_version} ({t('era {era}', era=said(plan.era))})"),
     ]
     if request.revision:
         rows.insert(1, (t("Revision"), request.revision))
