@@ -209,14 +209,13 @@ def _picked(table: FitTable) -> None:
 
 def _cell(table: FitTable, row: int, column: int, request: PlanRequest) -> None:
     name = f"{table.rows[row].model_id} · {column_title(table.columns[column])}"
-    own = compare_state.hub_models().get(request.model_id)
-    present = compare_state.present_model()
-    if own is None and present is not None and present.documents.model_id == request.model_id:
-        own = present.documents
+    own = compare_state.known_model(request.model_id)
+    if own is None:
+        return  # it left the session since the table was made
+    if own == state.held_model(state.FILES):
+        request = replace(request, config_json=own.documents.config_json)
     try:
-        plan = compare_state.cached_plan(
-            f"fit:{request.model_id}", request, own or catalogue_documents(request.model_id)
-        )
+        plan = compare_state.cached_plan(own.digest, request, own.documents)
     except PlanError as error:
         st.markdown(f"**{words.plain(name)}** :red[:material/cancel:] {words.plain(said(error.text))}")
         return

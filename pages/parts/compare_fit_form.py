@@ -13,13 +13,14 @@ from pages.parts.language import t
 from pages.parts.said import said
 from planner import field_table
 from planner.facts import PlanError
-from planner.gpu_catalog import gpu_names
+from planner.gpu_catalog import find_gpu, gpu_names
 from planner.model_catalog import search
 from planner.request import PlanRequest
 
 _MOST_HUB_MODELS = 20
 _MOST_REQUESTS = 1_000_000
 _MOST_TOKENS = 100_000_000
+_SMALL_CARD_GB = 24
 
 
 def form(asked: CompareInput) -> PlanError | None:
@@ -139,6 +140,9 @@ def _read_hub(ids: list[str]) -> None:
 def _columns(problem: PlanError | None) -> None:
     st.multiselect(t("Cards"), gpu_names(), key=key("cards"), placeholder=t("Type to search"), persist_state="session")
     problems.say(problem, "cards")
+    with st.container(horizontal=True, gap="small"):
+        for name, title, cards in _card_sets():
+            st.button(title, key=key(f"cards_{name}"), on_click=compare_state.keep, args=("cards", list(cards)))
     st.segmented_control(
         t("Cards that share a model (TP)"),
         compare_request.COUNTS,
@@ -148,6 +152,16 @@ def _columns(problem: PlanError | None) -> None:
         persist_state="session",
     )
     problems.say(problem, "counts")
+
+
+def _card_sets() -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """Sets of cards to choose at one press: those of the first visit, of 24 GB, and all."""
+    small = tuple(name for name in gpu_names() if find_gpu(name).marketed_gb == _SMALL_CARD_GB)
+    return (
+        ("first", t("Well known"), compare_request.FIRST_CARDS),
+        ("small", t("{size} GB", size=_SMALL_CARD_GB), small),
+        ("all", t("All {number}", number=len(gpu_names())), gpu_names()),
+    )
 
 
 def field_table_rows(rows: tuple[field_table.FieldRow, ...]) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from pages.parts.said import said
 from planner.answer import Plan
 from planner.facts import PlanError
 from planner.inventory import ModelDocuments
-from planner.model_catalog import catalogue_documents, catalogue_ids, config_documents
+from planner.model_catalog import config_documents
 from planner.request import PlanRequest
 from planner.scenarios import MOST_SCENARIOS, ComparedRow, Scenario, compare, num_cards, request_of_log_text
 
@@ -296,16 +296,8 @@ def documents_of(request: PlanRequest) -> tuple[ModelDocuments, str]:
         return config_documents(
             request.config_json, request.model_id
         ), f"config:{hashlib.sha256(request.config_json.encode()).hexdigest()}"
-    for source in state.SOURCES:
-        held = state.held_model(source)
-        if held is not None and held.documents.model_id == request.model_id:
-            return held.documents, held.digest
-    hub = compare_state.hub_models()
-    if request.model_id in hub:
-        return hub[request.model_id], f"compare-hub:{request.model_id}"
-    known = {model_id.lower(): model_id for model_id in catalogue_ids()}
-    found = known.get(request.model_id.lower())
+    found = compare_state.known_model(request.model_id)
     if found is None:
         text = f"{request.model_id[:80]} is not in the catalogue; load it on the Plan page from the Hub or a file, then add this again."
         raise PlanError("model", request.model_id, text)
-    return catalogue_documents(found), f"catalogue:{found}"
+    return found.documents, found.digest

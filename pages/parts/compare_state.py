@@ -5,6 +5,7 @@ Widgets are keyed `compare_<field>`; the fields are those of `CompareInput`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -20,6 +21,7 @@ from planner import planning
 from planner.answer import Plan
 from planner.facts import PlanError
 from planner.inventory import ModelDocuments
+from planner.model_catalog import catalogue_documents, catalogue_ids
 from planner.request import PlanRequest
 from planner.scenarios import MOST_SCENARIOS, Scenario
 
@@ -117,6 +119,20 @@ def present_model() -> LoadedModel | None:
         return state.current_model()
     except PlanError:
         return None
+
+
+def known_model(model_id: str) -> LoadedModel | None:
+    """The model of that id that this session brought, else the catalogue's; None where neither has it."""
+    present = present_model()
+    held = (present, *(state.held_model(source) for source in state.SOURCES))
+    found = next((each for each in held if each is not None and each.documents.model_id == model_id), None)
+    if found is not None:
+        return found
+    documents = hub_models().get(model_id)
+    if documents is not None:
+        return LoadedModel(documents=documents, digest=hashlib.sha256(repr(documents).encode()).hexdigest())
+    known = {each.lower(): each for each in catalogue_ids()}.get(model_id.lower())
+    return None if known is None else LoadedModel(documents=catalogue_documents(known), digest=f"catalogue:{known}")
 
 
 def selected_cell() -> tuple[int, str] | None:

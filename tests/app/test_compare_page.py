@@ -99,6 +99,16 @@ def test_a_picked_cell_tells_its_plan_and_leads_to_it(open_page) -> None:
     assert app.session_state["plan_gpu"] == "L40S"
 
 
+def test_cards_are_chosen_in_sets(open_page) -> None:
+    app = open_page(fit=FEW)
+
+    app.button(key="compare_cards_small").click().run()
+
+    columns = list(app.dataframe[0].value.columns)
+    assert "RTX 4090 ×1" in columns
+    assert "L40S ×1" not in columns
+
+
 def test_the_filter_keeps_rows_by_name(open_page) -> None:
     app = open_page(fit=FEW)
 
