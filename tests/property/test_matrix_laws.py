@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.facts import Basis, Estimate
-from planner.gpu_catalog import GpuFacts, find_gpu
+from planner.gpu_catalog import GpuFacts, find_gpu, gpu_names
 from planner.inventory import ModelFacts
 from planner.layer_specs import (
     AttentionSpec,
@@ -25,7 +25,7 @@ from planner.layer_specs import (
     SlidingMlaSpec,
     SlidingSpec,
 )
-from planner.matrix import MatrixQuestion, Sheet, Split, sheet
+from planner.matrix import STOPS, MatrixQuestion, Sheet, Split, sheet
 from planner.model_catalog import catalogue_documents
 from planner.page_steps import steps_of
 from planner.planning import facts_for
@@ -127,3 +127,24 @@ def test_a_split_takes_the_cards_of_all_its_copies(tp: int, dp: int) -> None:
     split = Split(tensor_parallel_size=tp, data_parallel_size=dp)
 
     assert split.num_cards == dp * split.num_ranks
+
+
+@pytest.mark.parametrize("model_id", [*MODELS, "Qwen/Qwen3-32B", "mistralai/Mistral-7B-v0.1", "openai/gpt-oss-120b"])
+def test_twice_the_cards_never_hold_less_and_stop_only_where_less_is_free(model_id: str) -> None:
+    sizes = (1, 2, 4, 8)
+    question = MatrixQuestion(
+        request=PlanRequest(model_id="any", flags=EngineFlags(max_model_len="auto")),
+        gpus=tuple(find_gpu(name) for name in gpu_names()),
+        splits=tuple(Split(tensor_parallel_size=size) for size in sizes),
+        kv_dtypes=("auto", "fp8"),
+    )
+
+    found = sheet(question, _facts(model_id))
+    stops = {name: found.stops == place for place, name in enumerate(STOPS)}
+    # Ranks that talk to each other lose memory before vLLM looks at the card; a refusal is of heads or of formats.
+    may_stop = stops["starts"] | stops["too_little_free"] | stops["refused"]
+
+    assert stops["starts"].any()
+    assert may_stop[1:][stops["starts"][:-1]].all()
+    both = stops["starts"][:-1] & stops["starts"][1:]
+    assert (found.longest_tokens[1:][both] >= found.longest_tokens[:-1][both]).all()
