@@ -12,7 +12,7 @@ from pages.parts.said import said
 from planner.overhead_support import ConstantSupport
 from planner.peers import PeerFigure
 from planner.score import Comparison, Scored
-from planner.score_causes import cause_of
+from planner.score_causes import Cause, cause_of
 from planner.score_stats import (
     GROUPS,
     QUANTITIES,
@@ -222,7 +222,6 @@ def worst_rows(rows: Sequence[Scored]) -> list[Row]:
 
 
 def _worst_row(item: Scored, pool: Comparison) -> Row:
-    cause = cause_of(item)
     note = " " + t("The source says: {note}", note=item.note) if item.note else ""
     told = t(
         "predicted {predicted} GiB, logged {logged} GiB: {error}",
@@ -233,8 +232,52 @@ def _worst_row(item: Scored, pool: Comparison) -> Row:
     return {
         t("Start"): f"{_linked(item)} {words.plain(f'({item.gpu}, vLLM {item.version})')}",
         t("Pool"): told,
-        t("Why"): words.plain(f"{said(cause.text)}{note}"),
+        t("Why"): words.plain(f"{cause_words(item, cause_of(item))}{note}"),
     }
+
+
+def cause_words(item: Scored, cause: Cause) -> str:
+    """Why a pool is off, as far as its log tells, in a sentence or two."""
+    term = item.find(cause.kind)
+    if term is not None:
+        return t(
+            "{quantity}: predicted {predicted}, logged {logged} GiB.",
+            quantity=said(QUANTITY_WORDS[cause.kind]),
+            predicted=f"{term.predicted:.2f}",
+            logged=f"{term.logged:.2f}",
+        )
+    if cause.kind == "several":
+        return t("Several terms together: {terms}.", terms=_terms(cause))
+    amount = f"{abs(cause.unexplained_gib):.2f}"
+    told = (
+        t("Unexplained: {amount} GiB more left the budget than the rules know.", amount=amount)
+        if cause.unexplained_gib > 0
+        else t("Unexplained: {amount} GiB less left the budget than the rules know.", amount=amount)
+    )
+    printed = (
+        t("The log prints besides: {terms}.", terms=_terms(cause))
+        if cause.terms
+        else t("The log prints no other term.")
+    )
+    return " ".join(each for each in (told, printed, _suspected(item, cause)) if each)
+
+
+def _terms(cause: Cause) -> str:
+    """The printed terms, each with the GiB that it took beyond the prediction."""
+    return ", ".join(
+        f"{said(QUANTITY_WORDS[name])} {part:+.2f} GiB".replace("-0.00", "+0.00").replace(" -", " −")
+        for name, part in cause.terms
+    )
+
+
+def _suspected(item: Scored, cause: Cause) -> str:
+    if cause.suspicion == "system_memory":
+        return t("Memory of this card is the system's: page cache and other processes count.")
+    if cause.suspicion == "no_release":
+        return t("The release is not on record.")
+    if cause.suspicion == "thin_constants":
+        return t("The constants rest on little: {what}.", what=item.fitted_class)
+    return ""
 
 
 def skipped_rows(rows: Sequence[Scored]) -> list[Row]:

@@ -10,6 +10,7 @@ from pages.parts import accuracy_charts, accuracy_words
 from planner.overhead_support import ConstantSupport
 from planner.peers import PeerFigure, peer_figures
 from planner.score import Comparison, Scored
+from planner.score_causes import cause_of
 from planner.score_stats import verdict_table
 
 
@@ -82,6 +83,49 @@ def test_the_worst_rows_state_both_pools_and_a_reason() -> None:
 
     assert row["Pool"] == "predicted 8.00 GiB, logged 4.00 GiB: 100\N{NO-BREAK SPACE}%"
     assert row["Why"]
+
+
+def term(name: str, predicted: float, logged: float) -> Comparison:
+    return Comparison(name=name, predicted=predicted, logged=logged)
+
+
+@pytest.mark.parametrize(
+    ("terms", "told"),
+    [
+        ([term("activation", 1.0, 5.0)], "Activation peak: predicted 1.00, logged 5.00 GiB."),
+        (
+            [term("activation", 1.0, 3.0), term("non_torch", 0.1, 2.1)],
+            "Several terms together: Activation peak +2.00 GiB, Non-torch +2.00 GiB.",
+        ),
+        (
+            [term("weights", 5.0, 5.5)],
+            "Unexplained: 3.50 GiB more left the budget than the rules know. The log prints besides: Weights +0.50 GiB.",
+        ),
+        ([], "Unexplained: 4.00 GiB more left the budget than the rules know. The log prints no other term."),
+    ],
+)
+def test_a_reason_is_what_the_log_tells(terms: list[Comparison], told: str) -> None:
+    item = scored("far", 8.0, 4.0)
+    item = replace(item, comparisons=(*item.comparisons, *terms))
+
+    assert accuracy_words.cause_words(item, cause_of(item)) == told
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"gpu": "DGX Spark (GB10)"}, "Memory of this card is the system's"),
+        ({"group": "version not stated"}, "The release is not on record."),
+        ({"fitted_class": "Strix Halo (one row)"}, "The constants rest on little: Strix Halo (one row)."),
+    ],
+)
+def test_what_moves_such_pools_is_named_beside(changed: dict[str, object], told: str) -> None:
+    item = scored("less", 4.0, 8.0, **changed)
+
+    words = accuracy_words.cause_words(item, cause_of(item))
+
+    assert words.startswith("Unexplained: 4.00 GiB less left the budget")
+    assert told in words
 
 
 def test_a_split_holds_numbers_that_sort() -> None:

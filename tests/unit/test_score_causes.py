@@ -34,7 +34,7 @@ def test_one_term_that_accounts_for_the_error_is_the_cause() -> None:
     cause = cause_of(row(term("activation", 1.0, 2.8), term("weights", 5.0, 5.0)))
 
     assert cause.kind == "activation"
-    assert "predicted 1.00, logged 2.80 GiB" in cause.text
+    assert dict(cause.terms)["activation"] == pytest.approx(1.8)
     assert cause.explained_fraction == pytest.approx(0.9)
 
 
@@ -42,7 +42,7 @@ def test_terms_that_account_for_it_together_are_named() -> None:
     cause = cause_of(row(term("activation", 1.0, 1.9), term("non_torch", 0.1, 1.0)))
 
     assert cause.kind == "several"
-    assert "the activation peak +0.90 GiB" in cause.text
+    assert dict(cause.terms) == {"activation": pytest.approx(0.9), "non_torch": pytest.approx(0.9)}
 
 
 def test_a_term_that_is_off_the_other_way_is_no_cause() -> None:
@@ -53,12 +53,17 @@ def test_what_no_printed_term_accounts_for_is_unexplained_with_its_size() -> Non
     cause = cause_of(row(term("weights", 5.0, 5.1)))
 
     assert cause.kind == "unexplained"
-    assert cause.text.startswith("Unexplained: The log prints weights alone; 1.90 GiB more left the budget")
+    assert [name for name, _ in cause.terms] == ["weights"]
+    assert cause.unexplained_gib == pytest.approx(1.9)
 
 
 def test_a_unified_memory_is_named_as_a_possibility() -> None:
-    assert "page cache" in cause_of(row(gpu="DGX Spark (GB10)")).text
+    assert cause_of(row(gpu="DGX Spark (GB10)")).suspicion == "system_memory"
 
 
 def test_constants_of_one_row_are_named_as_a_possibility() -> None:
-    assert "rest on little" in cause_of(row(fitted_class="H200 TP 8 (one row)")).text
+    assert cause_of(row(fitted_class="H200 TP 8 (one row)")).suspicion == "thin_constants"
+
+
+def test_an_ordinary_row_is_suspected_of_nothing() -> None:
+    assert cause_of(row()).suspicion == ""
