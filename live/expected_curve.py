@@ -80,6 +80,8 @@ def measured_pace(since_seconds: Numbers, running: Numbers, generation_tokens: N
 
     Seconds a step = ∫ running requests dt / tokens generated, over at least `_PACE_SECONDS`.
     """
+    is_known = ~(np.isnan(running) | np.isnan(generation_tokens))
+    since_seconds, running, generation_tokens = (each[is_known] for each in (since_seconds, running, generation_tokens))
     passed = np.diff(since_seconds)
     held = (
         np.concatenate(([0.0], np.cumsum((running[1:] + running[:-1]) / 2 * passed))) if len(since_seconds) else passed

@@ -28,6 +28,13 @@ def test_a_running_request_gains_a_token_a_step() -> None:
     assert set(pace.step_seconds) == {0.02}
 
 
+def test_a_sample_that_is_missing_costs_only_itself() -> None:
+    running, tokens = np.full(11, 4.0), 200.0 * np.arange(11)
+    running[3] = tokens[6] = np.nan
+
+    assert set(measured_pace(np.arange(11.0), running, tokens).step_seconds) == {0.02}
+
+
 def test_an_idle_stretch_has_no_pace() -> None:
     running = np.array([0.0, 0.0, 0.0, 2.0, 2.0])
 
