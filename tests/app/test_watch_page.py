@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -70,6 +71,12 @@ def said(app: AppTest) -> str:
 def metric(app: AppTest, label: str) -> tuple[str, str]:
     found = next(each for each in app.metric if each.label == label)
     return found.value, found.delta
+
+
+def comparison(app: AppTest) -> pd.DataFrame | None:
+    """The table of the engine's numbers beside the plan's; None while there is none."""
+    found = (each.value for each in app.dataframe if "Verdict" in each.value)
+    return next((table.set_index("Number") for table in found), None)
 
 
 def watch(app: AppTest, address: str) -> AppTest:
@@ -179,9 +186,10 @@ def test_a_plan_for_the_served_model_stands_beside_it(open_watch: OpenPage, engi
         'vllm:cache_config_info{engine="0",block_size="16",num_gpu_blocks="27000",gpu_memory_utilization="0.9"} 1.0\n'
     )
     app = watch(open_watch(), engine.url)
-    until(app, lambda each: bool(each.dataframe))
+    until(app, lambda each: comparison(each) is not None)
 
-    table = app.dataframe[0].value.set_index("Number")
+    table = comparison(app)
+    assert table is not None
     assert table.loc["KV blocks", "Engine"] == "27,000"
     assert table.loc["KV blocks", "Error"].startswith(("+", "−"))
     assert table.loc["KV cache tokens", "Verdict"] == "not exported by this version"
@@ -300,7 +308,8 @@ def test_the_recorded_session_plays_until_an_engine_is_chosen(
 def test_the_recorded_session_stands_beside_its_exact_plan(open_watch_first: OpenPage) -> None:
     app = open_watch_first()
 
-    table = next(each.value for each in app.dataframe if "Verdict" in each.value).set_index("Number")
+    table = comparison(app)
+    assert table is not None
     assert table.loc["KV blocks", ["Engine", "Plan", "Verdict"]].tolist() == ["256", "256", "equal"]
     assert table.loc["KV cache tokens", "Plan"] == "8,192"
 
@@ -495,7 +504,8 @@ def test_the_demo_engine_starts_is_shown_and_stops(open_watch_first: OpenPage) -
 
     until(app, lambda each: "Connected" in said(each) and "recorded session" not in said(each))
     until(app, lambda each: "30 requests were answered" in said(each))
-    table = next(each.value for each in app.dataframe if "Verdict" in each.value).set_index("Number")
+    table = comparison(app)
+    assert table is not None
     assert table.loc["KV blocks", ["Engine", "Plan", "Verdict"]].tolist() == ["256", "256", "equal"]
     assert "Load begins: burst" in said(app)
     (recorder,) = monitor.process_monitor().recorders()
