@@ -70,8 +70,10 @@ class _Drawing:
     def _legend(self) -> Iterator[str]:
         for row, entries in enumerate(self.legend):
             at, y = float(self.left), _TOP + 20 * row + 6
-            for name, colour, dash, is_bar in entries:
-                if is_bar:
+            for name, colour, dash, kind in entries:
+                if kind == "points":
+                    yield f'<circle cx="{at + 11:.1f}" cy="{y}" r="4" fill="{escape(colour)}"/>'
+                elif kind == "bars":
                     yield f'<rect x="{at:.1f}" y="{y - 6}" width="22" height="12" fill="{escape(colour)}"/>'
                 else:
                     yield f'<line x1="{at:.1f}" x2="{at + 22:.1f}" y1="{y}" y2="{y}" {_stroke(colour, dash)}/>'
@@ -211,13 +213,15 @@ def _left(chart: Chart) -> int:
     return round(min(_WIDEST_LABEL, 16 + _LETTER * widest))
 
 
-_Entry = tuple[str, str, str, bool]
+_Entry = tuple[str, str, str, str]  # name, colour, dash, kind
 
 
 def _legend_rows(chart: Chart) -> list[list[_Entry]]:
     """What the colours stand for, in rows that fit; nothing where one colour says it all."""
-    entries: list[_Entry] = [(line.name, line.colour, line.dash, False) for line in chart.lines if line.name]
-    entries += [(bars.name, bars.colour, "solid", True) for bars in chart.bars if bars.name]
+    entries: list[_Entry] = [
+        (line.name, line.colour, line.dash, "line" if line.has_line else "points") for line in chart.lines if line.name
+    ]
+    entries += [(bars.name, bars.colour, "solid", "bars") for bars in chart.bars if bars.name]
     if not chart.has_legend or len(entries) < 1:
         return []
     rows: list[list[_Entry]] = [[]]

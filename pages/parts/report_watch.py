@@ -66,6 +66,10 @@ def _sections(page: Shown) -> Iterator[Section]:
     yield from _events(page)
     yield Heading(text=t("What was assumed"))
     yield Text(text=_assumed(page))
+    config = seen.sample.cache_config
+    if config is not None:
+        told = tuple((name, text) for name, text in config.labels if text not in {"", "None"})
+        yield Table(title=t("What the engine tells of its cache"), columns=(t("Setting"), t("Value")), rows=told)
 
 
 def _verdict(seen: Seen) -> Iterator[Section]:
@@ -86,9 +90,7 @@ def _engine(page: Shown) -> Table:
         ("vLLM", watch_words.version_words(seen.snapshot)),
         (t("As of"), watch_words.clock(status.time_ms)),
     ]
-    config = seen.sample.cache_config
-    told = [] if config is None else [(name, text) for name, text in config.labels if text not in {"", "None"}]
-    return Table(title=t("Engine and configuration"), columns=(t("What"), t("Value")), rows=(*rows, *told))
+    return Table(title=t("Engine"), columns=(t("What"), t("Value")), rows=tuple(rows))
 
 
 def _curves(page: Shown) -> Iterator[Section]:
