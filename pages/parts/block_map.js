@@ -489,7 +489,7 @@ class View {
     const write = (text, at, scale, weight = "") => {
       const ground = empty > at || state === CACHED ? mix(rgb, look.back, state === CACHED ? 0 : 0.7) : rgb;
       paint.fillStyle = css(state === FREE ? mix(look.text, look.back, 0.42) : inkOn(ground));
-      paint.font = `${weight} ${Math.round(Math.min(size * scale, (size * 1.45) / Math.max(2, text.length)))}px system-ui, sans-serif`;
+      paint.font = `${weight} ${Math.round(Math.min(size * scale, (size * 1.25) / Math.max(2, text.length)))}px system-ui, sans-serif`;
       paint.fillText(text, cell.x + size / 2, cell.y + size * at);
     };
     paint.textAlign = "center";
