@@ -1,4 +1,4 @@
-"""Starts and stops the process: the Streamlit application, its health route, the recorders, the demo engine, a timed collection."""
+"""Starts and stops the process: the Streamlit application, its health route, the recorders, the demo engine, the collection."""
 
 from __future__ import annotations
 

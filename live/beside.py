@@ -1,4 +1,4 @@
-"""What may be recorded beside an engine's metrics, and where it is published: the probe's tables, KV events, this machine's cards."""
+"""What may be recorded beside an engine's metrics, and where it is published: the probe's tables and KV events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo engine on the Watch page: a real vLLM on this machine's CPU, started and stopped by a button, with a load of choice."""
+"""The demo engine on the Watch page: a real vLLM on this machine's CPU, started and stopped by a button, with a known load."""
 
 from __future__ import annotations
 

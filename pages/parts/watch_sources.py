@@ -1,4 +1,4 @@
-"""What to watch: an address, an engine found on this machine, a recording, an upload. Draws the choice, starts nothing unasked."""
+"""What to watch: an address, an engine of this machine, a recording, an upload. Draws the choice, starts nothing unasked."""
 
 from __future__ import annotations
 
