@@ -47,7 +47,7 @@ def _calibrated(calibration: Calibration) -> Finding:
         f"Constants measured on {calibration.host} are used (calibration {calibration.identity}: {count} of {models}, "
         f"{calibration.card}, vLLM {calibration.era}). Lines marked measured name it; without it the general ones count."
     )
-    return Finding(code="host-calibrated", severity="info", text=text, field="calibration")
+    return Finding(code="host-calibrated", severity="info", text=text)
 
 
 def _not_held(named: str, held: Calibration | None) -> Finding:
@@ -56,9 +56,9 @@ def _not_held(named: str, held: Calibration | None) -> Finding:
         f"The request's numbers were made with calibration {named}; here {here}. "
         "The general constants are used, so numbers may differ from those that were seen there."
     )
-    return Finding(code="calibration-not-held", severity="warning", text=text, field="calibration")
+    return Finding(code="calibration-not-held", severity="warning", text=text)
 
 
 def _not_for_this(calibration: Calibration, reason: str) -> Finding:
     text = f"Calibration {calibration.identity} is not used. {reason} The general constants are used."
-    return Finding(code="calibration-not-for-this", severity="warning", text=text, field="calibration")
+    return Finding(code="calibration-not-for-this", severity="warning", text=text)
