@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from live import monitor
 from live.calibration_store import FILE_SETTING, CalibrationStore
+from tests.fakes.metrics_server import metrics_server, metrics_text
 from tests.start_logs import StartNumbers, start_log
 
 ROOT = Path(__file__).parents[2]
@@ -217,6 +219,19 @@ def test_a_start_outside_physics_is_refused_and_never_used(open_calibrate: OpenP
     assert peak["Predicted"] == "2.21 GiB"
 
 
+def test_several_starts_of_one_file_calibrate_together(open_calibrate: OpenPage, kept: Path) -> None:
+    other = StartNumbers(
+        model="meta-llama/Llama-3.1-8B-Instruct", weights=14.99, activation=1.99, non_torch=0.42, pool=57.83
+    )
+    app = open_calibrate(start_log(OFF) + start_log(other))
+
+    app = press(app, "calibrate_all")
+
+    assert not app.exception
+    (held,) = CalibrationStore(kept).all()
+    assert [start.model_id for start in held.starts] == ["Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B-Instruct"]
+
+
 def test_a_failed_start_is_read_and_advised(open_calibrate: OpenPage) -> None:
     failed = start_log(StartNumbers(utilization=0.25, max_model_len=40_960)).split(
         "(EngineCore_DP0 pid=71) INFO 04-22 09:14:58", maxsplit=1
@@ -237,6 +252,34 @@ def test_a_failed_start_is_read_and_advised(open_calibrate: OpenPage) -> None:
     assert found["One request needs"]["Measured"] == "5.62 GiB"
     assert found["Longest length that fits"]["Measured"] == "15,072"
     assert "--gpu-memory-utilization" in said(app)
+
+
+ENGINE_CONFIG = (
+    "# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig\n# TYPE vllm:cache_config_info gauge\n"
+    'vllm:cache_config_info{block_size="16",num_gpu_blocks="26050",gpu_memory_utilization="0.95",cache_dtype="auto",engine="0",'
+    'enable_prefix_caching="True"} 1.0\n'
+)
+
+
+def test_a_watched_engine_is_compared_and_teaches_too(open_calibrate: OpenPage, kept: Path) -> None:
+    with metrics_server() as engine:
+        engine.text = metrics_text(model="Qwen/Qwen3-8B") + ENGINE_CONFIG
+        app = open_calibrate()
+        recorder = monitor.process_monitor().watch(engine.url)
+        deadline = time.monotonic() + 30
+        while recorder.status().snapshot is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        app = app.run()
+        app = app.button_group(key="calib_source").set_value("engine").run()
+
+        assert not app.exception
+        assert "measured 26,050" in said(app) or "KV cache pool predicted" in said(app)
+        app = press(app, "calibrate")
+    monitor.stop_process_monitor()
+
+    assert not app.exception
+    (held,) = CalibrationStore(kept).all()
+    assert held.starts[0].source == "engine Qwen/Qwen3-8B"
 
 
 def test_a_broken_file_of_calibrations_breaks_no_page(open_calibrate: OpenPage, kept: Path) -> None:

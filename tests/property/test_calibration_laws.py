@@ -14,6 +14,7 @@ from planner.calibration_file import from_text, to_text
 from planner.measured_start import MeasuredRank, MeasuredStart, printed_gib
 from planner.model_catalog import catalogue_documents
 from planner.planning import facts_for
+from planner.reconcile import reconcile
 from planner.request import EngineFlags, PlanRequest
 from planner.units import GIB
 
@@ -111,3 +112,20 @@ def test_what_is_refused_changes_no_estimate_and_what_is_learned_stays_near(
     made = calibrated(general.ranks[0].non_torch, "non_torch", situation_of(general, 0), held)
 
     assert -GIB <= made.best_bytes <= 17 * GIB
+
+
+@settings(deadline=None, max_examples=60)
+@given(asked=requests(), start=starts())
+def test_any_start_is_reconciled_and_an_identity_either_closes_or_says_why_not(
+    asked: PlanRequest, start: MeasuredStart
+) -> None:
+    general = plan(asked, facts_for(asked, catalogue_documents(asked.model_id)))
+
+    found = reconcile(general, start)
+
+    assert (found.identity.closes is None) == bool(found.identity.missing)
+    for term in found.terms:
+        assert term.low <= term.high
+        assert term.measured_low <= term.measured <= term.measured_high
+        assert term.is_inside or not term.low <= term.measured <= term.high
+    assert len({reason.code for reason in found.reasons}) == len(found.reasons)
