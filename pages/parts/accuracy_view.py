@@ -39,7 +39,7 @@ def filters(rows: Sequence[Scored]) -> None:
             accuracy_state.options(rows, field),
             key=key(field),
             placeholder=t("all"),
-            format_func=accuracy_words.group_name if field == "group" else str,
+            format_func=accuracy_words.group_name if field == "group" else said,
             persist_state="session",
         )
     st.button(

@@ -91,7 +91,8 @@ def test_the_compiled_catalogue_is_that_of_the_text(path):
 _NO_WORDS = frozenset({
     "key", "icon", "width", "height", "gap", "format", "type", "border", "label_visibility", "persist_state", "alignment",
     "horizontal_alignment", "vertical_alignment", "selection_mode", "on_select", "delta_color", "delta_arrow", "mime",
-    "autocomplete", "language", "filename", "num_rows", "on_click", "position", "size", "url_path", "layout", "page_title",
+    "autocomplete", "language", "filename", "num_rows", "on_click",
+        "on_change", "position", "size", "url_path", "layout", "page_title",
     "run_every", "data_type", "chart_type", "scope", "default",
 })  # fmt: skip
 _NOT_DRAWN = frozenset(
@@ -109,7 +110,7 @@ _NOT_DRAWN = frozenset(
 )
 _WORD = re.compile(r"[A-Za-z]{2}")
 _NOT_ENGLISH = re.compile(
-    r":[a-z]+\[|:material/\w*:?|/\w+:|`[^`]*`|--[a-z-]+|&nbsp;|[a-z]+_[a-z_]+|[\w-]+\.(json|csv|html|md|py)$|\w+://\S+|\b\w+=\w+"
+    r":[a-z]+\[|:material/\w*:?|/\w+:|`[^`]*`|--[a-z-]+|&nbsp;|[a-z]+_[a-z_]+|[\w-]+\.(json|csv|html|md|py)$|\w+://\S+|\b\w+=\w+|kvscope-|-report\.$"
 )
 # Words that are the same in every language, with why.
 _ALLOWED = {
