@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pages.parts import state
+from pages.parts.language import mark
 from planner.facts import Finding, PlanError
 from planner.inventory import ModelDocuments
 from planner.model_catalog import catalogue_documents
@@ -27,9 +28,9 @@ class Asked:
 def asked(log: StartupLog, model_id: str | None, gpu: str | None) -> Asked:
     """The request of `log` on that model and card; raises `PlanError` for what is still missing."""
     if model_id is None:
-        raise PlanError("model", state.NOT_LOADED, "Choose the model that this log is of.")
+        raise PlanError("model", state.NOT_LOADED, mark("Choose the model that this log is of."))
     if gpu is None:
-        raise PlanError("gpu", state.NOT_LOADED, "Choose the card that this log is of.")
+        raise PlanError("gpu", state.NOT_LOADED, mark("Choose the card that this log is of."))
     documents = state.current_model().documents if model_id == FROM_PLAN else catalogue_documents(model_id)
     is_file = model_id == FROM_PLAN and state.value("source") == state.FILES
     base = PlanRequest(model_id=documents.model_id, gpu=gpu, config_json=documents.config_json if is_file else None)

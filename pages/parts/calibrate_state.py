@@ -17,6 +17,8 @@ from live.measured_engine import measured_engine
 from live.plan_comparison import served_length
 from live.samples import EngineSample, EngineSnapshot
 from pages.parts import calibrate_request, state, watch_plan, watch_state
+from pages.parts.language import mark
+from pages.parts.said import said
 from planner import planning
 from planner.answer import Plan
 from planner.calibration import CalibratedStart, Calibration
@@ -93,7 +95,7 @@ def trying(action: Callable[[], None]) -> None:
     try:
         action()
     except PlanError as error:
-        keep("problem", error.text)
+        keep("problem", said(error.text))
 
 
 # -- logs ---------------------------------------------------------------------------------------------------------------
@@ -192,7 +194,7 @@ def calibrate_all(found: Sequence[Dropped], gpu: str | None) -> None:
         try:
             general, made = _learned_of(dropped, gpu)
         except PlanError as error:
-            left_out.append(f"{dropped.name}: {error.text}")
+            left_out.append(f"{dropped.name}: {said(error.text)}")
         else:
             learned.setdefault((general.gpu_name, general.era), []).append(made)
     if left_out:
@@ -205,7 +207,7 @@ def _learned_of(dropped: Dropped, gpu: str | None) -> tuple[Plan, CalibratedStar
     shown = shown_log(dropped, calibrate_request.asked(dropped.log, model_of(dropped.log), card))
     made = calibrated_start(shown.general, shown.found.start, f"{datetime.now(UTC):%Y-%m-%d}")
     if not made.evidence:
-        raise PlanError("log", None, "It prints nothing to learn from.")
+        raise PlanError("log", None, mark("It prints nothing to learn from."))
     return shown.general, made
 
 
