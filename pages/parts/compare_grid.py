@@ -42,8 +42,12 @@ _MODEL_PIXELS, _FORMAT_PIXELS = 190, 92
 def legend(measure: str) -> str:
     """What shades and signs mean, in one sentence or two."""
     if measure == LONGEST:
-        return t("Tokens; darker means nearer to the model's own limit. ✕ does not start, with the first reason.")
-    return t("Requests the pool holds at once, before --max-num-seqs; darker means more. ✕ does not start.")
+        return t(
+            "Tokens; the stronger the colour, the nearer to the model's own limit. ✕ does not start, with the first reason."
+        )
+    return t(
+        "Requests the pool holds at once, before --max-num-seqs; the stronger the colour, the more. ✕ does not start."
+    )
 
 
 def grid(table: FitTable, *, is_dark: bool) -> None:
@@ -103,26 +107,26 @@ def frame(table: FitTable) -> pd.DataFrame:
     }
     if len({row.kv_dtype for row in table.rows}) > 1:
         lead["KV"] = [row.kv_dtype for row in table.rows]
-    lead[t("Own limit")] = [row.own_limit_tokens for row in table.rows]
     numbers = np.array([row.numbers for row in table.rows])
     titles = [column_title(column) for column in table.columns]
-    return pd.concat([pd.DataFrame(lead), pd.DataFrame(numbers, columns=titles)], axis=1)
+    last = pd.DataFrame({t("Own limit"): [row.own_limit_tokens for row in table.rows]})
+    return pd.concat([pd.DataFrame(lead), pd.DataFrame(numbers, columns=titles), last], axis=1)
 
 
 def _styled(table: FitTable, *, is_dark: bool) -> Any:  # pandas' Styler
     data = frame(table)
-    num_lead = len(data.columns) - len(table.columns)
-    titles = list(data.columns[num_lead:])
+    num_lead = len(data.columns) - len(table.columns) - 1
+    titles = list(data.columns[num_lead:-1])
     formats: dict[Any, Any] = {title: lambda value: shown(value, table.measure) for title in titles}
-    formats[data.columns[num_lead - 1]] = "{:,.0f}"
+    formats[data.columns[-1]] = "{:,.0f}"
     styler = data.style.format(formats)
     if data.size > _MOST_SHADED_CELLS:
         return styler
     pairs = [pair.split(";") for pair in (_DARK if is_dark else _LIGHT)]
     css = np.array([f"background-color: {back}; color: {text}" for back, text in pairs])
     shades = np.array([row.shades for row in table.rows], dtype=np.int64)
-    lead = np.full((len(table.rows), num_lead), "")
-    styles = pd.DataFrame(np.concatenate([lead.astype(css.dtype), css[shades]], axis=1), columns=data.columns)
+    lead, last = (np.full((len(table.rows), width), "", dtype=css.dtype) for width in (num_lead, 1))
+    styles = pd.DataFrame(np.concatenate([lead, css[shades], last], axis=1), columns=data.columns)
     return styler.apply(lambda _: styles, axis=None)
 
 

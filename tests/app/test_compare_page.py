@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from live import monitor
 from planner.budget import plan
 from planner.model_catalog import catalogue_documents
 from planner.planning import facts_for
 from planner.request import EngineFlags, PlanRequest
+from tests.fakes.metrics_server import metrics_server, metrics_text
 
 ROOT = Path(__file__).parents[2]
 FEW = "has_all_models!off~models!Qwen/Qwen3-8B|deepseek-ai/DeepSeek-V3~cards!L40S|H100 80GB SXM"
@@ -36,6 +39,21 @@ def open_page() -> OpenPage:
         return app.run()
 
     return open_at
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A watched engine that serves the catalogue's Qwen3-8B, read at least once."""
+    monitor.stop_process_monitor()
+    monkeypatch.setenv(monitor.FOLDER_SETTING, str(tmp_path))
+    with metrics_server() as server:
+        server.text, server.model = metrics_text(model="Qwen/Qwen3-8B"), "Qwen/Qwen3-8B"
+        recorder = monitor.process_monitor().watch(server.url)
+        deadline = time.monotonic() + 20
+        while recorder.status().snapshot is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield server.url
+    monitor.stop_process_monitor()
 
 
 def said(app: AppTest) -> str:
@@ -183,6 +201,26 @@ def test_scenarios_from_plan_link_and_log_stand_side_by_side(open_page) -> None:
     (table,) = app.table
     assert "≠" in set(table.value["≠"])
     assert len(table.value.columns) == 5
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize(
+    ("plan_model", "note"),
+    [
+        ("Qwen/Qwen3-8B", "the Plan page's flags are taken"),
+        ("meta-llama/Llama-3.1-8B", "tensor_parallel_size is not exported"),
+    ],
+)
+def test_the_watched_engine_stands_beside_the_plan_with_what_it_does_not_tell(open_page, plan_model, note) -> None:
+    app = open_page(model=plan_model, gpu="L40S", fit="view!scenarios")
+    app.button(key="compare_add_plan").click().run()
+
+    app.button(key="compare_add_live").click().run()
+
+    assert not app.exception
+    assert errors(app) == []
+    assert "from the watched engine" in said(app)
+    assert note in said(app)
 
 
 def test_only_differences_are_left_when_asked_for(open_page) -> None:

@@ -39,7 +39,7 @@ def test_a_clicked_cell_shows_its_plan_and_opens_it(open_page) -> None:
     box = grid.bounding_box()
     assert box is not None
 
-    page.mouse.click(box["x"] + 410, box["y"] + 52)  # the first number of the first row
+    page.mouse.click(box["x"] + 330, box["y"] + 52)  # the first number of the first row
     expect(page.get_by_text(re.compile("DeepSeek-V3 · L40S ×1"))).to_be_visible()
     page.get_by_role("button", name="Open in Plan").click()
 
