@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 8501
 BIN := .venv/bin
 
-.PHONY: run test test-engine check format bench score browser engine messages clean
+.PHONY: run test test-engine check format bench score browser engine messages screenshots clean
 
 .venv/.run-ready: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "KVScope needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
@@ -53,6 +53,9 @@ score: .venv/.run-ready
 	$(BIN)/python -m planner score --markdown > docs/accuracy.md
 	$(BIN)/python -m planner score --record > planner/data/accuracy.json
 	$(BIN)/python -m planner score
+
+screenshots: .venv/.test-ready
+	PYTHONPATH=. $(BIN)/python tests/take_screenshots.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
