@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from pages.parts import compare_demand, compare_state, problems, state, words
+from pages.parts import compare_demand, compare_state, problems, report_compare, state, words
 from pages.parts.compare_request import CompareInput
 from pages.parts.compare_state import key
 from pages.parts.language import mark, t
@@ -75,7 +75,7 @@ def view(asked: CompareInput) -> None:
 def _demand(asked: CompareInput) -> Demand:
     demand = compare_demand.demand_of(asked)
     if not asked.search_cards:
-        raise PlanError("search_cards", (), "Choose at least one card.")
+        raise PlanError("search_cards", (), t("Choose at least one card."))
     splits_up_to(asked.most_cards)
     return demand
 
@@ -122,6 +122,7 @@ def _answer(asked: CompareInput, answered: state.Answer, demand: Demand) -> None
             return
         compare_state.hold_run("cards", question, found)
     prices = _prices(asked.search_cards)
+    _report(asked, answered.request.model_id, found, prices)
     for place, card in enumerate(sorted(found, key=_order)):
         _card(place, card, prices)
     _how(found)
@@ -267,6 +268,25 @@ def candidate_rows(found: Sequence[CardAnswer]) -> pd.DataFrame:
             for candidate in answer.candidates
         ]
     )
+
+
+def _report(asked: CompareInput, model_id: str, found: Sequence[CardAnswer], prices: PriceTable | None) -> None:
+    rows = [_report_row(answer, prices) for answer in sorted(found, key=_order)]
+    report_compare.cards(_subject(model_id, asked), rows, candidate_rows(found).to_dict("records"))
+
+
+def _report_row(found: CardAnswer, prices: PriceTable | None) -> dict[str, str]:
+    best = found.best
+    last = best or (found.candidates[-1] if found.candidates else None)
+    number = 0 if best is None else best.split.num_cards
+    return {
+        t("Card"): found.card,
+        t("Cards"): t("nothing up to that many cards holds") if best is None else words.count(number),
+        t("Split"): "–" if best is None else split_words(best.split),
+        t("Cost"): "–" if best is None else cost_words(prices, found.card, number),
+        t("Power"): "–" if best is None else power_words(prices, found.card, number),
+        t("Why"): "" if last is None else said(last.reason),
+    }
 
 
 def _how(found: Sequence[CardAnswer]) -> None:

@@ -38,18 +38,26 @@ def form(asked: CompareInput) -> PlanError | None:
 def check(asked: CompareInput) -> PlanError | None:
     """The first choice that makes no table."""
     if asked.measure == LONGEST and not 1 <= asked.num_requests <= _MOST_REQUESTS:
-        text = f"Requests at once are {asked.num_requests:,}; write a whole number from 1 to {_MOST_REQUESTS:,}."
+        text = t(
+            "Requests at once are {number}; write a whole number from 1 to {most}.",
+            number=f"{asked.num_requests:,}",
+            most=f"{_MOST_REQUESTS:,}",
+        )
         return PlanError("num_requests", asked.num_requests, text)
     if asked.measure != LONGEST and not 1 <= asked.length_tokens <= _MOST_TOKENS:
-        text = f"The length is {asked.length_tokens:,} tokens; write a whole number from 1 to {_MOST_TOKENS:,}."
+        text = t(
+            "The length is {number} tokens; write a whole number from 1 to {most}.",
+            number=f"{asked.length_tokens:,}",
+            most=f"{_MOST_TOKENS:,}",
+        )
         return PlanError("length_tokens", asked.length_tokens, text)
     if not asked.has_all_models and not asked.models and not compare_state.hub_models():
-        return PlanError("models", (), "Choose at least one model, or all of the catalogue.")
+        return PlanError("models", (), t("Choose at least one model, or all of the catalogue."))
     for field, text in (
-        ("cards", "Choose at least one card."),
-        ("counts", "Choose at least one number of cards."),
-        ("kv_dtypes", "Choose at least one format of keys and values."),
-        ("weights", "Choose at least one format of the weights."),
+        ("cards", t("Choose at least one card.")),
+        ("counts", t("Choose at least one number of cards.")),
+        ("kv_dtypes", t("Choose at least one format of keys and values.")),
+        ("weights", t("Choose at least one format of the weights.")),
     ):
         if not getattr(asked, field):
             return PlanError(field, (), text)

@@ -56,7 +56,7 @@ class CompareInput:
     most_preempted_percent: float = 1.0
     search_cards: tuple[str, ...] = ("GeForce RTX 4090", "L40S", "H100 80GB SXM")
     most_cards: int = 8
-    most_users: int = 256
+    most_users: int = 512
 
 
 FIRST = CompareInput()

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pandas as pd
 import streamlit as st
 
-from pages.parts import compare_state, state, watch_plan, watch_state, words
+from pages.parts import compare_state, report_compare, state, watch_plan, watch_state, words
 from pages.parts.compare_request import CompareInput
 from pages.parts.compare_state import key
 from pages.parts.language import mark, t
@@ -113,6 +113,7 @@ def table_of(scenarios: Sequence[Scenario], rows: Sequence[ComparedRow]) -> pd.D
 
 def _table(scenarios: Sequence[Scenario], rows: Sequence[ComparedRow], *, marks: bool) -> None:
     data = table_of(scenarios, rows)
+    report_compare.scenarios(scenarios, data.to_dict("records"))
     bold = pd.DataFrame("", index=data.index, columns=data.columns)
     if marks:
         bold[data["≠"] != ""] = "font-weight: 650"
@@ -244,16 +245,16 @@ def _add_log() -> None:
 def _add_engine() -> None:
     snapshot = _snapshot()
     if snapshot is None:
-        _tell("live", PlanError("live", None, "No engine is watched; give its address on the Watch page."))
+        _tell("live", PlanError("live", None, t("No engine is watched; give its address on the Watch page.")))
         return
     planned = watch_plan.planned_for(snapshot.engines[0], snapshot)
     if planned is None:
-        text = "The engine's model is not the Plan page's and not in the catalogue; load it on the Plan page first."
+        text = t("The engine's model is not the Plan page's and not in the catalogue; load it on the Plan page first.")
         _tell("live", PlanError("live", None, text))
         return
     notes = planned.notes
     if planned.origin == "form":
-        notes = ("The engine serves the Plan page's model, so the Plan page's flags are taken.", *notes)
+        notes = (t("The engine serves the Plan page's model, so the Plan page's flags are taken."), *notes)
     _add(Scenario(name=_title(planned.plan), origin="live", plan=planned.plan, notes=notes))
 
 
@@ -281,12 +282,12 @@ def _title(plan: Plan) -> str:
 def request_of_link(text: str) -> PlanRequest:
     """The request of a pasted link, whatever page it leads to; raises `PlanError` where it holds none."""
     if len(text) > _LONGEST_LINK:
-        raise PlanError("link", None, "The link is longer than any of ours.")
+        raise PlanError("link", None, t("The link is longer than any of ours."))
     query = dict(parse_qsl(urlsplit(text.strip()).query))
     for name in state.LINK_EXTRAS:
         query.pop(name, None)
     if not query:
-        raise PlanError("link", text[:40], "The link holds no plan; copy it from the Plan page or the address bar.")
+        raise PlanError("link", text[:40], t("The link holds no plan; copy it from the Plan page or the address bar."))
     return PlanRequest.from_query(query)
 
 
@@ -298,6 +299,9 @@ def documents_of(request: PlanRequest) -> tuple[ModelDocuments, str]:
         ), f"config:{hashlib.sha256(request.config_json.encode()).hexdigest()}"
     found = compare_state.known_model(request.model_id)
     if found is None:
-        text = f"{request.model_id[:80]} is not in the catalogue; load it on the Plan page from the Hub or a file, then add this again."
+        text = t(
+            "{model} is not in the catalogue; load it on the Plan page from the Hub or a file, then add this again.",
+            model=request.model_id[:80],
+        )
         raise PlanError("model", request.model_id, text)
     return found.documents, found.digest
