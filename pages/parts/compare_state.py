@@ -15,7 +15,6 @@ import streamlit as st
 from pages.parts import compare_request, state
 from pages.parts.compare_cells import FitTable
 from pages.parts.compare_request import FIRST, CompareInput
-from pages.parts.language import mark
 from pages.parts.state import LoadedModel
 from planner import planning
 from planner.answer import Plan
@@ -26,7 +25,6 @@ from planner.request import PlanRequest
 from planner.scenarios import MOST_SCENARIOS, Scenario
 
 _FIELDS = tuple(field.name for field in fields(CompareInput))
-_LOST_LINK = mark("This link's comparison cannot be read: {text} The first one is shown instead.")
 
 
 def key(field: str) -> str:
