@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from live.metric_names import CACHE_CONFIG_INFO, PROCESS_START, is_own
+from live.metric_names import CACHE_CONFIG_INFO, OWN_NUMBERS, PROCESS_START, SHARES_AND_TIMES, canonical, is_own
 from live.pasted_text import plain_line, plain_text
 from live.wrapped_lines import SEAM, unwrapped
 
@@ -42,6 +42,8 @@ _PLAIN_VALUE = re.compile(r"[+-]?\d{1,300}(?:\.\d+)?(?:[eE][+-]?\d{1,4})?|[+-]?I
 _WHOLE_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"(?=\s*[,}])')
 # What Python's client writes: 12.0, 1.5e+09, NaN. A number without its point may have lost digits.
 _FLOAT_AS_WRITTEN = re.compile(r"[+-]?(?:\d+\.\d+(?:e[+-]\d{2,})?|\d+e[+-]\d{2,}|Inf)|NaN")
+
+_DIGITS_OF_A_SHARE = 12  # 7 of 30 blocks are 0.23333333333333334; one that ends early, such as 0.25, is rare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,13 +176,24 @@ def _take_line(line: str, reading: _Reading) -> None:
 
 
 def _has_lost_digits(last_line: str, lines: list[str]) -> bool:
-    """Whether the value that ends a text without a line end may be cut: it lacks the point that all others have."""
+    """Whether the value that ends a text without a line end may be cut.
+
+    It lacks the point that all others have; or it is a part of a thing that is counted whole (1.2 of 1.23e+08); or, in a
+    text as a server sends it, it is shorter than a share of blocks is written.
+    """
     if last_line.startswith("#"):
         return False
     values = [line.rsplit(None, 1)[-1] for line in lines if line and not line.startswith("#")]
-    last = last_line.rsplit(None, 1)[-1]
-    others = values[:-1]
-    return not _FLOAT_AS_WRITTEN.fullmatch(last) and bool(others) and all(map(_FLOAT_AS_WRITTEN.fullmatch, others))
+    *others, last = values
+    if not _FLOAT_AS_WRITTEN.fullmatch(last):
+        return bool(others) and all(map(_FLOAT_AS_WRITTEN.fullmatch, others))
+    name = canonical(re.split(r"[{\s]", last_line, maxsplit=1)[0])
+    if name not in OWN_NUMBERS or "." not in last or last.endswith(".0"):
+        return False
+    is_part = not float(last).is_integer()
+    is_short = sum(sign.isdigit() for sign in last.lstrip("0.")) < _DIGITS_OF_A_SHARE
+    is_as_sent = any(_DESCRIBES.match(line) for line in lines)
+    return is_part and (name not in SHARES_AND_TIMES or (is_short and is_as_sent and "e" not in last))
 
 
 def read_exposition(text: str) -> Exposition:

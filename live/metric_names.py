@@ -94,6 +94,14 @@ OLD_PREFIX_NAMES = {"vllm:gpu_prefix_cache_queries", "vllm:gpu_prefix_cache_hits
 NEW_NAMES_BESIDE_OLD_PREFIX = {"vllm:prefix_cache_queries", "vllm:prefix_cache_hits", "vllm:kv_cache_usage_perc"}
 
 _DIRECTED = {name for rule in NUMBER_RULES.values() if rule.picks for name in rule.names[1:]}
+OWN_NUMBERS = {name for rule in NUMBER_RULES.values() for name in rule.names}
+# All others count things, so that none of them has a fraction.
+SHARES_AND_TIMES = {
+    name
+    for field, rule in NUMBER_RULES.items()
+    for name in rule.names
+    if rule.is_fraction or field.endswith("_seconds") or field.startswith("estimated_")
+}
 PLAIN_NAMES = {name for rule in NUMBER_RULES.values() for name in rule.names} - _DIRECTED
 
 # Histograms that end as counters do.

@@ -452,6 +452,29 @@ def test_a_value_that_lost_its_digits_is_not_taken():
     assert [finding.code for finding in reading.findings] == ["metric-lines-unread", "metrics-text-cut"]
 
 
+@pytest.mark.parametrize(
+    ("field", "line"),
+    [
+        ("prompt_tokens", f"vllm:prompt_tokens_total{{{V1}}} 1.2"),  # of 1.23456789e+08
+        ("offload_store_bytes", f'vllm:kv_offload_total_bytes_total{{{V1},transfer_type="GPU_to_CPU"}} 7.71'),
+        ("kv_usage_fraction", f"vllm:kv_cache_usage_perc{{{V1}}} 0.11"),  # of 0.11223878211531546
+    ],
+)
+def test_a_value_that_lost_its_exponent_or_its_tail_is_not_taken(field, line):
+    help_line = "# HELP vllm:num_requests_running Number of requests in model execution batches."
+
+    reading = read_metrics(f"{help_line}\nvllm:num_requests_running{{{V1}}} 1.0\n{line}", 0)
+
+    assert getattr(reading.engines[0], field) is None
+    assert [finding.code for finding in reading.findings] == ["metric-lines-unread", "metrics-text-cut"]
+    assert getattr(read_metrics(f"{help_line}\n{line}\n", 0).engines[0], field) is not None
+
+
+@pytest.mark.parametrize("value", ["0.25", "0.0", "1.0", "0.11223878211531546"])
+def test_a_pasted_share_without_a_line_end_is_taken(value):
+    assert read_metrics(f"vllm:kv_cache_usage_perc{{{V1}}} {value}", 0).engines[0].kv_usage_fraction == float(value)
+
+
 def test_an_openmetrics_text_is_whole_by_its_mark():
     text = f"# TYPE vllm:num_preemptions counter\nvllm:num_preemptions_total{{{V1}}} 3 1753795326.5\n# EOF"
 
