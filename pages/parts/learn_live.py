@@ -20,7 +20,8 @@ from pages.parts import learn_figures
 from pages.parts.language import t
 from pages.parts.learn_lesson import Exercise, Lesson, Trap
 from pages.parts.learn_state import Learner, key
-from pages.parts.watch_evidence import Evidence, Verdict, evidence, verdict, watched_names
+from pages.parts.watch_evidence import Evidence, evidence, watched_names
+from pages.parts.watch_verdict import Verdict, verdict
 
 _QUIET = {"displayModeBar": False}
 _WINDOW_SECONDS = 12.0

@@ -26,9 +26,9 @@ from pages.parts.report_sections import (
     table,
 )
 from pages.parts.said import said
-from pages.parts.watch_evidence import VerdictKind, verdict
 from pages.parts.watch_expected import Points
 from pages.parts.watch_seen import Seen
+from pages.parts.watch_verdict import VerdictKind, verdict
 
 _MOST_POINTS, _MOST_EVENTS = 600, 60
 _ALERT_SECONDS = 2 * 86_400.0

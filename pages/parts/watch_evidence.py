@@ -1,10 +1,9 @@
-"""What a window of an engine's series says in numbers, and the verdict that these numbers make. Imports no Streamlit."""
+"""What a window of an engine's series says in numbers; `watch_verdict` says it in words. Imports no Streamlit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,22 +13,15 @@ from live.compare_recordings import increase
 from live.recording import Window
 from live.sample_codec import series_name
 from live.samples import EngineIdentity
-from pages.parts.language import t
-
-VerdictKind = Literal["little", "idle", "thrashing", "full", "filling", "compute", "healthy"]
 
 EVIDENCE_SECONDS = 300.0
 FEWEST_TICKS = 10
 FULL_FRACTION = 0.95
 ROOMY_FRACTION = 0.80
 _STILL_FULL_FRACTION = 0.90  # once full, a dip to here is still full
-_IDLE_SECONDS, _GROWTH_SECONDS, _PRESENT_SECONDS, _SETTLED_SECONDS = 30.0, 120.0, 60.0, 15.0
+IDLE_SECONDS, _GROWTH_SECONDS, _PRESENT_SECONDS, _SETTLED_SECONDS = 30.0, 120.0, 60.0, 15.0
 _LEAST_GROWTH_SECONDS = 30.0
 _LEAST_FIT = 0.5  # of usage's variance that a straight line explains
-_LEAST_GROWTH = 0.005  # of the pool a minute; less is noise
-_LONGEST_FILLING_MINUTES = 60.0
-# So many preemptions in the last minute are thrashing, or so many of the running requests where these are many.
-_LEAST_PREEMPTIONS, _LEAST_PREEMPTED_FRACTION = 2.0, 0.02
 PROBE_PREEMPTIONS = "probe/num_preemptions"
 
 GAUGES = (
@@ -73,7 +65,8 @@ class Evidence:
     growth_per_minute: float | None = None  # of the pool, as a fraction
     running: float | None = None
     waiting: float | None = None
-    most_in_flight: float | None = None  # running and waiting, over the last half minute
+    swapped: float | None = None  # requests whose blocks are on the host (V0)
+    most_in_flight: float | None = None  # running, waiting and swapped, over the last half minute
     settled_waiting: float | None = None  # the median of the last 15 s
     preemptions: float | None = (
         None  # as the counter tells them, which a preempted request is in only once it runs again
@@ -90,16 +83,6 @@ class Evidence:
     load_seconds_per_second: float | None = None
     offload_stores_skipped: float | None = None
     offload_allocation_failures: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What the numbers say in a few words, the numbers, and what to change."""
-
-    kind: VerdictKind
-    title: str
-    numbers: str
-    advice: str = ""
 
 
 def watched_names(identity: EngineIdentity) -> tuple[str, ...]:
@@ -135,8 +118,8 @@ def _last_restart_ms(window: Window, identity: EngineIdentity) -> int:
 
 
 def _evidence(since: Numbers, series: Callable[[str], Numbers], *, since_restart: NDArray[np.bool_]) -> Evidence:
-    usage, running, waiting = (series(field) for field in GAUGES[:3])
-    lasts, is_recent = float(-since[0]), since >= -_IDLE_SECONDS
+    usage, running, waiting, swapped = (series(field) for field in GAUGES[:4])
+    lasts, is_recent = float(-since[0]), since >= -IDLE_SECONDS
     external = [series(f"external_prefix_cache_{part}_tokens") for part in ("hits", "queries")]
     return Evidence(
         seconds=lasts,
@@ -146,7 +129,8 @@ def _evidence(since: Numbers, series: Callable[[str], Numbers], *, since_restart
         growth_per_minute=_growth(since[since_restart], usage[since_restart]),
         running=_last(running),
         waiting=_last(waiting),
-        most_in_flight=_most(running[is_recent], waiting[is_recent]),
+        swapped=_last(swapped),
+        most_in_flight=_most(running[is_recent], waiting[is_recent], swapped[is_recent]),
         highest_usage=_highest(usage[since >= -_SETTLED_SECONDS]),
         settled_waiting=_median(waiting[since >= -_SETTLED_SECONDS]),
         preemptions=_added(series("num_preemptions")),
@@ -219,9 +203,9 @@ def _rate(numbers: Numbers, seconds: float) -> float | None:
     return added / seconds if added is not None and seconds > 0 else None
 
 
-def _most(running: Numbers, waiting: Numbers) -> float | None:
-    both = np.nansum(np.stack([running, waiting]), axis=0)[~np.isnan(running)]
-    return float(both.max()) if len(both) else None
+def _most(running: Numbers, waiting: Numbers, swapped: Numbers) -> float | None:
+    together = np.nansum(np.stack([running, waiting, swapped]), axis=0)[~np.isnan(running)]
+    return float(together.max()) if len(together) else None
 
 
 def _minutes_full(since: Numbers, usage: Numbers) -> float:
@@ -233,8 +217,12 @@ def _minutes_full(since: Numbers, usage: Numbers) -> float:
 
 
 def _growth(since: Numbers, usage: Numbers) -> float | None:
-    """The slope of the last two minutes; None where they are too short, or where usage goes up and down instead."""
-    kept = (since >= -_GROWTH_SECONDS) & ~np.isnan(usage)
+    """The slope of the last two minutes, or of as many ticks as a slope needs where these are far apart.
+
+    None where that is too short, or where usage goes up and down instead.
+    """
+    between = float(np.median(np.diff(since))) if len(since) > 1 else 0.0
+    kept = (since >= -max(_GROWTH_SECONDS, FEWEST_TICKS * between)) & ~np.isnan(usage)
     if kept.sum() < FEWEST_TICKS or -since[kept][0] < _LEAST_GROWTH_SECONDS:
         return None
     spread, level = since[kept] / 60.0, usage[kept]
@@ -243,122 +231,3 @@ def _growth(since: Numbers, usage: Numbers) -> float | None:
     if varied == 0:
         return 0.0
     return both / moved if both**2 >= _LEAST_FIT * moved * varied else None
-
-
-def verdict(seen: Evidence) -> Verdict:
-    """What the evidence says; the first that holds of: too little, idle, thrashing, full, filling, compute-bound, healthy."""
-    if seen.num_ticks < FEWEST_TICKS or seen.usage is None:
-        return _too_little(seen)
-    if seen.most_in_flight == 0:
-        text = t("No request ran or waited in the last {seconds} s.", seconds=f"{_IDLE_SECONDS:.0f}")
-        return Verdict(kind="idle", title=t("Idle"), numbers=text)
-    return _memory_bound(seen) or _filling(seen) or _compute_bound(seen) or _healthy(seen)
-
-
-def _too_little(seen: Evidence) -> Verdict:
-    if seen.num_ticks >= FEWEST_TICKS:
-        text = t("This engine does not export its KV usage, so nothing can be said of its memory.")
-        return Verdict(kind="little", title=t("Not enough evidence"), numbers=text)
-    text = t("{count} of the {needed} samples that a verdict needs.", count=seen.num_ticks, needed=FEWEST_TICKS)
-    return Verdict(kind="little", title=t("Not enough evidence yet"), numbers=text)
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
-
-
-def _numbers(seen: Evidence, *more: str) -> str:
-    parts = [t("KV usage {share}", share=f"{seen.usage or 0:.0%}"), *more]
-    if seen.preemptions is not None:
-        parts.append(t("{count} preemptions", count=f"{seen.preemptions:,.0f}"))
-    if seen.waiting is not None:
-        parts.append(t("{count} waiting", count=f"{seen.waiting:,.0f}"))
-    return t("{numbers}; over the last {span}.", numbers=", ".join(parts), span=_span(seen.seconds))
-
-
-def _is_thrashing(seen: Evidence) -> bool:
-    if seen.highest_usage is None or seen.highest_usage < ROOMY_FRACTION:
-        return False  # it was, and is over
-    least = max(_LEAST_PREEMPTIONS, _LEAST_PREEMPTED_FRACTION * (seen.running or 0.0))
-    return seen.preempted_lately is not None and seen.preempted_lately >= least
-
-
-def _memory_bound(seen: Evidence) -> Verdict | None:
-    full = t("above {share} for {span}", share=f"{FULL_FRACTION:.0%}", span=_span(60 * seen.minutes_full))
-    if _is_thrashing(seen):
-        return Verdict(
-            kind="thrashing",
-            title=t("Memory-bound: requests are preempted"),
-            numbers=_numbers(seen, *([full] if seen.minutes_full else []), *_lately(seen)),
-            advice=_against_thrashing(seen),
-        )
-    is_full = seen.minutes_full > 0 or (seen.usage or 0.0) >= FULL_FRACTION
-    if is_full and seen.waiting:
-        return Verdict(
-            kind="full",
-            title=t("Memory-bound: the pool is full"),
-            numbers=_numbers(seen, full),
-            advice=t("Requests wait for blocks. More pool, shorter requests or another replica lets them in."),
-        )
-    return None
-
-
-def _lately(seen: Evidence) -> list[str]:
-    """What the counter does not tell yet."""
-    lately = seen.preempted_lately or 0.0
-    if lately <= (seen.preemptions or 0.0):
-        return []
-    return [t("{count} sent back to the queue in the last minute", count=f"{lately:,.0f}")]
-
-
-def _against_thrashing(seen: Evidence) -> str:
-    pool = t(
-        "Give the pool more room: a higher {utilization}, an fp8 KV cache, another card.",
-        utilization="--gpu-memory-utilization",
-    )
-    if seen.minutes_full and seen.running:
-        fewer = t(
-            "Or let fewer run at once: about {count} fill the pool now, so {flag} {count} would stop most of it.",
-            count=f"{seen.running:,.0f}",
-            flag="--max-num-seqs",
-        )
-    else:
-        fewer = t("Or let fewer requests run at once with {flag}.", flag="--max-num-seqs")
-    return f"{pool} {fewer} {t('Each preempted request is computed again.')}"
-
-
-def _filling(seen: Evidence) -> Verdict | None:
-    growth = seen.growth_per_minute
-    if growth is None or growth < _LEAST_GROWTH or seen.usage is None:
-        return None
-    minutes = max(0.0, 1.0 - seen.usage) / growth
-    if minutes > _LONGEST_FILLING_MINUTES:
-        return None
-    return Verdict(
-        kind="filling",
-        title=t("Filling: the pool is full in about {minutes} min at this growth", minutes=max(1, round(minutes))),
-        numbers=_numbers(seen, t("growing by {share} of the pool a minute", share=f"{growth:.1%}")),
-        advice=t("Watch whether it levels off; if not, fewer requests at once or more pool keeps it from preempting."),
-    )
-
-
-def _compute_bound(seen: Evidence) -> Verdict | None:
-    if not seen.settled_waiting or seen.usage is None or seen.usage >= ROOMY_FRACTION:
-        return None
-    return Verdict(
-        kind="compute",
-        title=t("Compute-bound: requests wait while memory is free"),
-        numbers=_numbers(seen, _running(seen)),
-        advice=t(
-            "Memory is not what holds them back: see {flags}, or add a replica.",
-            flags="--max-num-seqs, --max-num-batched-tokens",
-        ),
-    )
-
-
-def _healthy(seen: Evidence) -> Verdict:
-    return Verdict(kind="healthy", title=t("Healthy"), numbers=_numbers(seen, _running(seen)))
-
-
-def _running(seen: Evidence) -> str:
-    return t("{count} running", count=f"{seen.running or 0:,.0f}")

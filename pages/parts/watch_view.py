@@ -26,10 +26,10 @@ from pages.parts import (
 )
 from pages.parts.language import t
 from pages.parts.said import said
-from pages.parts.watch_evidence import Verdict, verdict
 from pages.parts.watch_expected import Expectation, Points
 from pages.parts.watch_seen import Seen
 from pages.parts.watch_state import key
+from pages.parts.watch_verdict import Verdict, verdict
 
 SPANS = {5: "5 min", 15: "15 min", 60: "1 h", 360: "6 h", 1440: "24 h"}
 NOW_SECONDS, CHARTS_SECONDS, BLOCKS_SECONDS, PLAN_SECONDS = 1.0, 2.0, 2.0, 5.0
@@ -41,6 +41,7 @@ _VERDICTS = {
     "thrashing": ("red", "sync_problem"),
     "full": ("red", "inventory_2"),
     "filling": ("orange", "trending_up"),
+    "queue": ("orange", "hourglass_bottom"),
     "compute": ("orange", "speed"),
     "healthy": ("green", "check_circle"),
 }

@@ -19,7 +19,8 @@ from live.probe_frames import decode_frame
 from live.recording import Recording
 from live.replay import snapshots
 from live.samples import EngineIdentity
-from pages.parts.watch_evidence import PROBE_PREEMPTIONS, evidence, verdict, watched_names
+from pages.parts.watch_evidence import PROBE_PREEMPTIONS, evidence, watched_names
+from pages.parts.watch_verdict import verdict
 
 PATH = Path(__file__).parents[2] / "live" / "data" / "demo.kvscope"
 MIB = 2**20

@@ -8,8 +8,9 @@ import pytest
 from live.recording import Window
 from live.sample_codec import series_name
 from live.samples import EngineIdentity, EngineSample, HistogramSample
-from pages.parts.watch_evidence import PROBE_PREEMPTIONS, Evidence, evidence, verdict, watched_names
+from pages.parts.watch_evidence import PROBE_PREEMPTIONS, Evidence, evidence, watched_names
 from pages.parts.watch_prediction import OUTPUTS, PROMPTS, HeldTokens, held_tokens
+from pages.parts.watch_verdict import verdict
 
 WHO = EngineIdentity(model_name="llama", engine="0")
 
@@ -38,6 +39,9 @@ def load(**fields: object) -> Window:
         (load(kv_usage_fraction=0.99, num_preemptions=np.arange(301) // 20), "thrashing"),
         (load(kv_usage_fraction=0.99, num_requests_waiting=7.0), "full"),
         (load(kv_usage_fraction=np.linspace(0.2, 0.6, 301)), "filling"),
+        (load(kv_usage_fraction=0.99), "full"),
+        (load(kv_usage_fraction=0.5, num_requests_swapped=4.0), "thrashing"),
+        (load(num_requests_running=0.0, num_requests_swapped=4.0), "thrashing"),
         (load(kv_usage_fraction=0.3, num_requests_waiting=9.0), "compute"),
         (load(), "healthy"),
     ],
@@ -178,7 +182,56 @@ def test_a_pool_that_never_was_full_is_not_full_at_ninety_percent() -> None:
     seen = evidence(load(kv_usage_fraction=0.93, num_requests_waiting=3.0), WHO)
 
     assert seen.minutes_full == 0.0
-    assert verdict(seen).kind == "healthy"
+    assert verdict(seen).kind == "queue"
+
+
+def test_a_full_pool_without_a_queue_is_full_and_says_that_nothing_waits() -> None:
+    found = verdict(evidence(load(kv_usage_fraction=0.99), WHO))
+
+    assert found.title == "The pool is full; nothing waits yet"
+    assert "above 95% for 5.0 min, 4 running" in found.numbers
+
+
+def test_a_pool_that_is_full_for_a_moment_is_not_full() -> None:
+    usage = np.where(np.arange(301) % 20 < 3, 0.96, 0.4)
+
+    assert verdict(evidence(load(kv_usage_fraction=usage), WHO)).kind == "healthy"
+
+
+def test_a_pool_that_has_just_filled_up_fills_no_more() -> None:
+    usage = np.minimum(1.0, np.arange(301) / 300)
+
+    assert verdict(evidence(load(kv_usage_fraction=usage), WHO)).kind == "full"
+
+
+def test_swapping_is_named_with_its_numbers_and_its_cost() -> None:
+    found = verdict(evidence(load(kv_usage_fraction=0.97, num_requests_swapped=4.0), WHO))
+
+    assert found.title == "Memory-bound: requests are swapped to the host"
+    assert "4 swapped to the host" in found.numbers
+    assert "copied to the host" in found.advice
+    assert "computed again" not in found.advice
+
+
+def test_what_is_not_exported_is_not_said_to_be_zero() -> None:
+    assert "running" not in verdict(evidence(window(kv_usage_fraction=0.5), WHO)).numbers
+
+
+def test_a_last_sample_without_usage_is_told_from_an_engine_that_never_says_it() -> None:
+    usage = np.where(np.arange(301) == 300, np.nan, 0.5)
+
+    assert "last sample lacks" in verdict(evidence(load(kv_usage_fraction=usage), WHO)).numbers
+    assert "does not export" in verdict(evidence(window(num_requests_running=2.0), WHO)).numbers
+
+
+def test_growth_is_seen_in_ticks_that_are_half_a_minute_apart() -> None:
+    whole = load(kv_usage_fraction=0.2 + np.arange(301) * 0.001)
+    apart = Window(time_ms=whole.time_ms[:20] * 30, names=whole.names, numbers=whole.numbers[:, :300:15], gaps=())
+
+    seen = evidence(apart, WHO)
+
+    assert seen.growth_per_minute == pytest.approx(0.03)
+    assert verdict(seen).kind == "filling"
 
 
 def test_one_request_that_waits_for_a_moment_is_no_queue() -> None:
