@@ -14,6 +14,7 @@ from planner.budget import plan
 from planner.model_catalog import catalogue_documents
 from planner.planning import facts_for
 from planner.request import EngineFlags, PlanRequest
+from tests.fakes.hub_server import FakeRepo, HubServer, running_hub, safetensors_bytes
 from tests.fakes.metrics_server import metrics_server, metrics_text
 
 ROOT = Path(__file__).parents[2]
@@ -135,6 +136,33 @@ def test_the_filter_keeps_rows_by_name(open_page) -> None:
 
     app.text_input(key="compare_search").set_value("no such thing").run()
     assert "No model's name has all these words." in said(app)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    """A Hub on this machine that holds one model: the catalogue's Qwen3-8B under another name."""
+    monkeypatch.setenv("KVSCOPE_CACHE", str(tmp_path))
+    with running_hub() as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
+        weights = safetensors_bytes({"a.weight": ("BF16", [4, 8], 64)}, data=b"\0" * 64)
+        config = catalogue_documents("Qwen/Qwen3-8B").config_json.encode()
+        server.repos["acme/mine"] = FakeRepo(files={"config.json": config, "model.safetensors": weights})
+        yield server
+
+
+@pytest.mark.usefixtures("hub")
+def test_models_from_the_hub_become_rows_and_what_cannot_be_read_is_said(open_page) -> None:
+    app = open_page(fit=FEW)
+
+    app.text_area(key="compare_hub_ids").set_value("acme/mine\nacme/none").run()
+    app.button(key="compare_read_hub").click().run()
+    told = errors(app)
+    app.run()
+
+    assert not app.exception
+    assert [error.split(":")[0] for error in told] == ["acme/none"]
+    data = app.dataframe[0].value.set_index("Model")
+    assert data.loc["mine", "L40S ×1"] == data.loc["Qwen3-8B", "L40S ×1"]
 
 
 def test_the_practitioners_table_stands_below_with_exact_values(open_page) -> None:
