@@ -76,7 +76,10 @@ def _number(value: Any) -> float | None:  # a number or a date of a figure
         return None
     if isinstance(value, (int, float, np.number)):
         return None if math.isnan(float(value)) else float(value)
-    return float(np.datetime64(value, "ms").astype(np.int64))
+    try:
+        return float(np.datetime64(value, "ms").astype(np.int64))
+    except ValueError:
+        return None  # a category's name: no number
 
 
 def _numbers(values: Any) -> list[float | None]:  # a trace's array

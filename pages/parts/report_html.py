@@ -26,6 +26,7 @@ from pages.parts.report_svg import svg
 # The file may load nothing at all: the browser itself holds it to that.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _SMALL = ' class="small"'
+_MOST_UPRIGHT_COLUMNS = 9  # a table with more is printed across
 _SHORT_CELL = 18  # letters that stay on one line
 _SIGNS = {"good": "✓", "bad": "✗", "neutral": ""}
 
@@ -86,7 +87,8 @@ def _table(section: Table, name: str) -> Iterator[str]:
     if not section.rows:
         return
     numeric = [any(isinstance(row[place], Number) for row in section.rows) for place in range(len(section.columns))]
-    yield f'<div class="table" role="region" tabindex="0" aria-labelledby="{name}-c">'
+    wide = " wide" if len(section.columns) > _MOST_UPRIGHT_COLUMNS else ""
+    yield f'<div class="table{wide}" role="region" tabindex="0" aria-labelledby="{name}-c">'
     yield f'<table>\n<caption id="{name}-c">{escape(section.title)}</caption>\n<thead><tr>'
     for column, is_numeric in zip(section.columns, numeric, strict=True):
         yield f'<th scope="col"{_flush(is_numeric=is_numeric)}>{escape(column)}</th>'

@@ -37,12 +37,14 @@ a{color:#0a5468;overflow-wrap:anywhere}
 footer{margin-top:34px;padding-top:12px;border-top:1px solid #d5dce2;overflow-wrap:anywhere}
 @media (max-width:520px){body{padding:16px 14px 30px}h1{font-size:23px}.figures dd{font-size:18px}}
 @page{size:A4;margin:16mm 15mm}
+@page across{size:A4 landscape;margin:12mm}
 @media print{
 body{max-width:none;padding:0;font-size:10.5pt}
 h2{margin-top:20pt}h2,h3,figcaption,caption{break-after:avoid}
 figure,.figures,.verdict,.findings li,tr{break-inside:avoid}
 thead{display:table-header-group}
-.table{overflow:visible}table{font-size:8.5pt}.n{white-space:normal}
+.table{overflow:visible}.wide{page:across}.wide table{font-size:6.8pt}.wide th,.wide td{padding:2px 4px 2px 0;white-space:normal}
+table{font-size:8.5pt}.n{white-space:normal}
 .verdict,.findings li,pre{background:none}
 *{-webkit-print-color-adjust:exact;print-color-adjust:exact}
 }
