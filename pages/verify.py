@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import accuracy_state, accuracy_view
+from pages.parts import accuracy_state, accuracy_view, report_accuracy
 
 found = accuracy_state.record()
 predicted = accuracy_state.predicted(found)
@@ -12,6 +12,7 @@ with st.sidebar:
     accuracy_view.filters(predicted)
 shown = accuracy_state.picked(predicted)
 accuracy_view.headline(shown)
+report_accuracy.accuracy(shown, found)
 accuracy_view.starts(shown)
 accuracy_view.bands(shown)
 accuracy_view.quantities(shown)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import calibrate_request, calibrate_sources, calibrate_state, calibrate_view, state, words
+from pages.parts import (
+    calibrate_request,
+    calibrate_sources,
+    calibrate_state,
+    calibrate_view,
+    report_calibrate,
+    state,
+    words,
+)
 from pages.parts.language import t
 from pages.parts.said import said
 from planner.facts import PlanError
@@ -29,6 +37,7 @@ def _engine() -> None:
             icon=":material/info:",
         )
         return
+    report_calibrate.calibration(shown)
     calibrate_view.draw(shown)
 
 
@@ -48,6 +57,7 @@ def _log() -> None:
     except PlanError as problem:
         _say(problem)
         return
+    report_calibrate.calibration(shown)
     calibrate_view.draw(shown)
     calibrate_view.all_of_them(found, gpu)
     calibrate_view.unread(dropped, asked.findings)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 import streamlit as st
 
-from pages.parts import compare_charts, compare_demand, compare_state, problems, state, words
+from pages.parts import compare_charts, compare_demand, compare_state, problems, report_compare, state, words
 from pages.parts.compare_request import USERS, CompareInput
 from pages.parts.compare_state import key
 from pages.parts.language import t
@@ -82,6 +82,9 @@ def _run(asked: CompareInput, answered: state.Answer, demand: Demand) -> None:
             st.error(words.plain(said(error.text)), icon=":material/error:")
             return
         compare_state.hold_run("dry", question, found)
+    levels, batches = level_rows(found.levels, found.knee), batch_rows(found.trials)
+    tables = (levels.to_dict("records"), batches.to_dict("records"))
+    report_compare.dry(answered.plan, found.levels, found.knee, found.recommendations, tables)
     _draw(found)
 
 

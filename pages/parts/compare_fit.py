@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from pages.parts import compare_fit_form, compare_grid, compare_state, state, words
+from pages.parts import compare_fit_form, compare_grid, compare_state, report_compare, state, words
 from pages.parts.compare_cells import FitTable, column_title, columns_of, filtered, rows_of, summary
 from pages.parts.compare_request import LONGEST, PUBLISHED, CompareInput
 from pages.parts.compare_state import key
@@ -32,7 +32,7 @@ def view(asked: CompareInput) -> None:
     base = _base(asked)
     with st.sidebar:
         problem = compare_fit_form.form(asked)
-    _title(asked, base)
+    title = _title(asked, base)
     if problem is not None:
         st.error(words.plain(said(problem.text)), icon=":material/error:")
         return
@@ -49,11 +49,13 @@ def view(asked: CompareInput) -> None:
         return
     compare_grid.grid(shown, is_dark=state.is_dark())
     _downloads(shown)
+    report_compare.fit(shown, title, f"{summary(shown)} {compare_grid.legend(asked.measure)}")
     _picked(shown)
     compare_fit_form.practitioners(base)
 
 
-def _title(asked: CompareInput, base: PlanRequest) -> None:
+def _title(asked: CompareInput, base: PlanRequest) -> str:
+    """The title that was drawn."""
     if asked.measure == LONGEST:
         number = words.count(asked.num_requests)
         title = (
@@ -75,6 +77,7 @@ def _title(asked: CompareInput, base: PlanRequest) -> None:
     plain = t("Under vLLM {version} with its defaults, as on the Plan page.", version=base.vllm_version)
     st.header(title, anchor=False)
     st.caption(words.plain(under if given else plain))
+    return title
 
 
 def _base(asked: CompareInput) -> PlanRequest:
