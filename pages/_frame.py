@@ -18,6 +18,7 @@ st.set_page_config(
     layout="wide",
     initial_sidebar_state=360,
 )
+st.html(PARTS / "page.css")
 st.logo(PARTS / "logo.svg", size="large", icon_image=PARTS / "icon.png")
 language_state.answer()
 state.start_session()
