@@ -34,6 +34,7 @@ def _sections(rows: Sequence[Scored], found: AccuracyRecord) -> Sequence[Section
         (t("The ten furthest off"), accuracy_words.worst_rows(rows)),
         (t("With each model left out"), accuracy_words.left_out_rows(found.left_out)),
         (t("The band with each model left out"), accuracy_words.band_rows(found.left_out)),
+        (t("Starts that were not predicted"), accuracy_words.skipped_rows(found.scored)),
         (t("What other planners publish"), accuracy_words.peer_rows(peer_figures())),
     )
     sections: list[Section] = [Text(text=accuracy_words.headline(rows))]

@@ -32,8 +32,8 @@ def reports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Re
 
     monitor.stop_process_monitor()
     monkeypatch.setenv(monitor.FOLDER_SETTING, str(tmp_path))
-    for module in ("pages.parts.report_pages", "pages.parts.report_button"):
-        monkeypatch.setattr(f"{module}.report_button", note)
+    for module in ("pages", "compare", "accuracy", "calibrate"):
+        monkeypatch.setattr(f"pages.parts.report_{module}.report_button", note)
     yield made
     monitor.stop_process_monitor()
 
@@ -138,5 +138,41 @@ def test_the_trade_offs_report_holds_every_cell_of_the_page(reports: list[Report
             break
     text = text_of(reports[-1])
 
+    assert table_cells(app)
+    assert [cell for cell in table_cells(app) if plain(cell) not in text] == []
+
+
+def frame_cells(app: AppTest) -> list[str]:
+    """The texts and whole numbers of the page's data frames."""
+    return [str(cell) for each in app.dataframe for cell in each.value.to_numpy().ravel() if isinstance(cell, str)]
+
+
+def test_the_accuracy_report_holds_every_cell_of_the_page_s_tables(reports: list[Report]) -> None:
+    app = opened("verify.py")
+    text = text_of(reports[-1])
+
+    assert len(table_cells(app)) > 20
+    told = [cell for each in app.table[:-1] for cell in each.value.to_numpy().ravel() if isinstance(cell, str)]
+    assert [cell for cell in told if plain(cell) not in text and "](" not in cell] == []
+    assert plain(app.markdown[0].value) in text
+
+
+def test_what_fits_has_its_report(reports: list[Report]) -> None:
+    app = opened("compare.py")
+    text = text_of(reports[-1])
+
+    assert app.header[0].value in text
+    names = [cell for cell in frame_cells(app) if cell.startswith(("Qwen", "Llama"))]
+    assert names
+    assert [name for name in names if name not in text] == []
+
+
+def test_scenarios_side_by_side_have_their_report(reports: list[Report]) -> None:
+    app = opened("compare.py")
+    app.segmented_control(key="compare_view").set_value("scenarios").run()
+    app.button(key="compare_add_plan").click().run()
+    text = text_of(reports[-1])
+
+    assert reports[-1].title == "Side by side"
     assert table_cells(app)
     assert [cell for cell in table_cells(app) if plain(cell) not in text] == []

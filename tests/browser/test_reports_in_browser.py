@@ -10,7 +10,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # ships no types
 from playwright.sync_api import Browser, Page, expect
 
-PAGES = {"plan": "/", "simulation": "/simulate", "trade-offs": "/weigh", "watch": "/watch"}
+PAGES = {
+    "plan": "/",
+    "simulation": "/simulate",
+    "trade-offs": "/weigh",
+    "watch": "/watch",
+    "what-fits": "/compare",
+    "accuracy": "/accuracy",
+}
 OpenPage = Callable[..., Page]
 
 
