@@ -131,7 +131,9 @@ def budget_alt(rank: RankPlan) -> str:
 
 def ranks_alt(plan: Plan) -> str:
     """What the bars of all stages show, in one sentence."""
-    pools = "; ".join(f"stage {rank.pp_rank} {words.gib(rank.kv_pool.best_bytes)}" for rank in plan.ranks)
+    pools = "; ".join(
+        f"{t('stage {number}', number=rank.pp_rank)} {words.gib(rank.kv_pool.best_bytes)}" for rank in plan.ranks
+    )
     return t(
         "Pipeline stage {bounding_rank} bounds the KV cache pool. Pools: {pools}.",
         bounding_rank=plan.bounding_rank,
