@@ -1,36 +1,30 @@
-"""A model's caches as layer specs of one rank: heads after TP, bytes by KV dtype, block size, state pages, drafts.
+"""A model's caches as layer specs of one rank: heads after TP, bytes by KV dtype, state pages, drafts.
 
-What vLLM's attention and state layers answer to `get_kv_cache_spec`, together with the backends' packing and the platform's
-block size.
+What vLLM's attention and state layers answer to `get_kv_cache_spec`, in the block size and KV dtype of `kv_context`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 from planner.defaults import Resolved
 from planner.facts import Finding
 from planner.inventory import Cache, ModelFacts
-from planner.kv_block_size import (
-    Backend,
-    BackendQuestion,
-    HybridPages,
-    align_hybrid_block,
-    align_packed_block,
-    choose_backend,
-    is_large_block_allowed,
+from planner.kv_block_size import Backend, choose_backend, is_large_block_allowed
+from planner.kv_context import (
+    CacheContext,
+    asked_format,
+    backend_question,
+    cache_context,
+    exports_gdn_states,
+    has_kind,
+    is_hopper_on,
+    kv_heads,
+    kv_use,
 )
 from planner.kv_drafts import draft_caches
-from planner.kv_dtypes import (
-    KvUse,
-    check_kv_cache_dtype,
-    content_bytes,
-    is_packed,
-    is_quantized,
-    mla_content_bytes,
-)
+from planner.kv_dtypes import check_kv_cache_dtype, content_bytes, is_packed, mla_content_bytes
 from planner.kv_groups import PlacedSpec
 from planner.kv_states import STATE_KINDS, state_bytes
 from planner.layer_specs import (
@@ -45,15 +39,11 @@ from planner.layer_specs import (
 )
 from planner.parallel import layer_ranges
 from planner.units import round_up
-from planner.versions import Version
 
 _OUTSIDE_V0_POOL = STATE_KINDS | {"cross"}  # V0 kept states and encoder outputs in tensors of their own
 _NO_CACHE = frozenset({"shared", "none", "encoder_only"})
 _V4_PAGE_MULTIPLE = 576  # bytes; FlashMLA's packing of fp8_ds_mla
 _NUM_BOUNDARY_LAYERS = 2  # packed KV dtypes leave the first and last two layers unquantised
-_GDN_STATE_GRID = 64  # tokens; FlashInfer's GDN prefill exports states on this grid (0.33)
-_DEFAULT_CHUNK_TOKENS = 2048
-_IMAGE_PREFIX_FAMILIES = ("Gemma3", "Gemma4", "PaliGemma")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,25 +59,9 @@ class ModelCaches:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Context:
-    """What turns a `Cache` into a spec."""
-
-    model: ModelFacts
-    resolved: Resolved
-    backend: Backend
-    kv_format: str
-    block_tokens: int
-    attention_page_bytes: int | None = None  # hybrids: the page that states are padded to
-
-    @property
-    def version(self) -> Version:
-        return self.resolved.version
-
-
 def model_caches(model: ModelFacts, resolved: Resolved) -> ModelCaches:
     """The caches of `model` on each pipeline stage, with those of speculative layers on the last."""
-    context = _context(model, resolved)
+    context = cache_context(model, resolved)
     placed = list(_decoder_layers(context))
     last = resolved.pp - 1
     drafts, notes = draft_caches(model, resolved)
@@ -103,26 +77,26 @@ def model_caches(model: ModelFacts, resolved: Resolved) -> ModelCaches:
     return ModelCaches(
         layers=tuple(placed),
         backend=context.backend,
-        is_block_outermost=_has_kind(model, "deepseek_v4"),
+        is_block_outermost=has_kind(model, "deepseek_v4"),
         findings=notes,
     )
 
 
 def card_key(model: ModelFacts, resolved: Resolved) -> tuple[object, ...]:
     """What the caches' shapes take from the card: with equal keys they are equal, and only `cache_refusal` may differ."""
-    kv_format = _asked_format(model, resolved)
-    has_checkpoints = _has_kind(model, "gdn") or _has_kind(model, "kda")
-    backend = choose_backend(_question(model, resolved, kv_format))
+    kv_format = asked_format(model, resolved)
+    has_checkpoints = has_kind(model, "gdn") or has_kind(model, "kda")
+    backend = choose_backend(backend_question(model, resolved, kv_format))
     # Sparse attention's backend depends on the heads of a rank as well, so that TP is not enough to tell cards apart.
-    capability = resolved.gpu.capability if _has_kind(model, "indexer") else None
-    return kv_format, backend, has_checkpoints and _is_hopper_on(resolved), capability
+    capability = resolved.gpu.capability if has_kind(model, "indexer") else None
+    return kv_format, backend, has_checkpoints and is_hopper_on(resolved), capability
 
 
 def cache_refusal(model: ModelFacts, resolved: Resolved) -> Finding | None:
     """Why no backend of the card stores the asked KV dtype; None where one does."""
-    if _has_kind(model, "deepseek_v4"):
+    if has_kind(model, "deepseek_v4"):
         return None
-    return check_kv_cache_dtype(_asked_format(model, resolved), _use(model, resolved))
+    return check_kv_cache_dtype(asked_format(model, resolved), kv_use(model, resolved))
 
 
 _DCP_REFUSED = Finding(
@@ -133,163 +107,7 @@ _DCP_REFUSED = Finding(
 )
 
 
-def _has_kind(model: ModelFacts, kind: str) -> bool:
-    return kind in _kinds(model)
-
-
-@lru_cache(maxsize=64)
-def _kinds(model: ModelFacts) -> frozenset[str]:
-    return frozenset(cache.kind for cache in _distinct_caches(model))
-
-
-@lru_cache(maxsize=64)
-def _distinct_caches(model: ModelFacts) -> tuple[Cache, ...]:
-    seen: dict[int, Cache] = {}
-    for layer in model.layers:
-        for cache in layer.caches:
-            seen.setdefault(id(cache), cache)
-    return tuple(dict.fromkeys(seen.values()))
-
-
-def _use(model: ModelFacts, resolved: Resolved) -> KvUse:
-    return KvUse(
-        version=resolved.version,
-        vendor=resolved.gpu.vendor,
-        capability=resolved.gpu.capability,
-        is_mla=_has_kind(model, "mla"),
-        is_sparse=_has_kind(model, "indexer"),
-        weights_method=resolved.quantization,
-    )
-
-
-def _question(model: ModelFacts, resolved: Resolved, kv_format: str) -> BackendQuestion:
-    caches = _distinct_caches(model)
-    kinds = {cache.kind for cache in caches}
-    is_prefix = model.is_multimodal and model.architecture.startswith(_IMAGE_PREFIX_FAMILIES)
-    return BackendQuestion(
-        version=resolved.version,
-        vendor=resolved.gpu.vendor,
-        capability=resolved.gpu.capability,
-        kv_cache_dtype=kv_format,
-        head_sizes=tuple(sorted({cache.head_size for cache in caches if cache.head_size})),
-        is_mla="mla" in kinds,
-        is_sparse="indexer" in kinds,
-        is_block_sparse="index_keys" in kinds,
-        is_deepseek_v4="deepseek_v4" in kinds,
-        is_image_prefix=is_prefix,
-        num_heads=max(model.num_attention_heads // resolved.tp, 1),
-        nope_head_dim=model.mla_nope_head_dim,
-        chosen=resolved.flags.attention_backend,
-    )
-
-
-def _context(model: ModelFacts, resolved: Resolved) -> _Context:
-    kv_format = _asked_format(model, resolved)
-    backend = choose_backend(_question(model, resolved, kv_format))
-    if backend.name == "FLASHMLA_SPARSE" and is_quantized(kv_format) and kv_format != "nvfp4_ds_mla":
-        kv_format = "fp8_ds_mla"  # the one quantised layout of that backend
-    asked = resolved.flags.block_size
-    context = _Context(
-        model=model,
-        resolved=resolved,
-        backend=backend,
-        kv_format=kv_format,
-        block_tokens=backend.block_tokens if asked is None else asked,
-    )
-    return _with_hybrid_block(_with_packed_block(context))
-
-
-def _asked_format(model: ModelFacts, resolved: Resolved) -> str:
-    """The KV dtype before the backend has its say: sparse MLA on Hopper knows "fp8" as another name of fp8_ds_mla."""
-    capability = resolved.gpu.capability
-    is_hopper_sparse = capability is not None and capability[0] == 9 and _has_kind(model, "indexer")
-    is_alias = resolved.flags.kv_cache_dtype == "fp8" and is_hopper_sparse and resolved.version < (0, 33, 0)
-    return "fp8_ds_mla" if is_alias else resolved.kv_cache_dtype
-
-
-def _replaced(context: _Context, block_tokens: int, attention_page_bytes: int | None) -> _Context:
-    return _Context(
-        model=context.model,
-        resolved=context.resolved,
-        backend=context.backend,
-        kv_format=context.kv_format,
-        block_tokens=block_tokens,
-        attention_page_bytes=attention_page_bytes,
-    )
-
-
-def _first_attention(model: ModelFacts) -> Cache | None:
-    kinds = ("full", "mla", "sliding", "chunked")
-    caches = _distinct_caches(model)
-    return next((cache for kind in kinds for cache in caches if cache.kind == kind), None)
-
-
-def _bytes_per_token(context: _Context, cache: Cache, kv_format: str) -> int:
-    if cache.kind == "mla":
-        return mla_content_bytes(kv_format, cache.head_size)
-    return _heads(context, cache) * content_bytes(kv_format, cache.head_size, cache.head_size_v)
-
-
-def _with_packed_block(context: _Context) -> _Context:
-    cache = _first_attention(context.model)
-    has_boundary = is_packed(context.kv_format) and not context.model.is_hybrid and cache is not None
-    if not has_boundary or cache is None or context.version < (0, 24, 0):
-        return context
-    block = align_packed_block(
-        block_tokens=context.block_tokens,
-        kernel_tokens=context.backend.kernel_tokens,
-        packed_bytes=_bytes_per_token(context, cache, context.kv_format),
-        native_bytes=_bytes_per_token(context, cache, context.resolved.dtype),
-    )
-    return _replaced(context, block, None)
-
-
-def _with_hybrid_block(context: _Context) -> _Context:
-    states = [cache for cache in _distinct_caches(context.model) if cache.kind in STATE_KINDS]
-    attention = _first_attention(context.model)
-    if not states or attention is None or context.resolved.runner == "v0":
-        return context
-    per_token = _bytes_per_token(context, attention, context.kv_format)
-    block = align_hybrid_block(
-        HybridPages(
-            version=context.version,
-            backend=context.backend,
-            block_tokens=context.block_tokens,
-            state_bytes=max(state_bytes(context.model, context.resolved, cache) for cache in states),
-            attention_bytes_per_token=per_token,
-            is_mla=attention.kind == "mla",
-            state_grid_tokens=_GDN_STATE_GRID if _exports_gdn_states(context) else 1,
-            chunk_tokens=_chunk_tokens(context),
-        )
-    )
-    return _replaced(context, block, block * per_token)
-
-
-def _chunk_tokens(context: _Context) -> int | None:
-    """The scan's chunk that blocks are a multiple of in cache mode "all"; Mamba 1 has none and takes 2048."""
-    if context.resolved.mamba_cache_mode != "all":
-        return None
-    text = context.model.text_config
-    named = next((text[key] for key in ("mamba_chunk_size", "chunk_size") if text.get(key)), None)
-    return named if isinstance(named, int) and named > 0 else _DEFAULT_CHUNK_TOKENS
-
-
-def _exports_gdn_states(context: _Context) -> bool:
-    """Whether FlashInfer prefills the gated delta nets and so keeps a checkpoint more (0.33, Hopper and Blackwell)."""
-    is_new = context.version >= (0, 33, 0) and context.resolved.mamba_cache_mode == "align"
-    return is_new and _is_hopper_on(context.resolved) and _has_kind(context.model, "gdn")
-
-
-def _is_hopper_on(resolved: Resolved) -> bool:
-    capability = resolved.gpu.capability
-    return capability is not None and capability[0] in (9, 10, 12)
-
-
-def _heads(context: _Context, cache: Cache) -> int:
-    return max(1, cache.num_kv_heads // context.resolved.tp)
-
-
-def _decoder_layers(context: _Context) -> Iterator[PlacedSpec]:
+def _decoder_layers(context: CacheContext) -> Iterator[PlacedSpec]:
     model = context.model
     native = _native_layers(context)
     made: dict[tuple[int, bool], LayerSpec | None] = {}
@@ -305,7 +123,7 @@ def _decoder_layers(context: _Context) -> Iterator[PlacedSpec]:
                     yield spec, stage
 
 
-def _native_layers(context: _Context) -> frozenset[int]:
+def _native_layers(context: CacheContext) -> frozenset[int]:
     total = len(context.model.layers)
     if not is_packed(context.kv_format) or context.model.is_hybrid:
         return frozenset()
@@ -313,7 +131,7 @@ def _native_layers(context: _Context) -> frozenset[int]:
     return frozenset((*range(number), *range(total - number, total)))
 
 
-def _spec(context: _Context, cache: Cache, *, is_native: bool) -> LayerSpec | None:
+def _spec(context: CacheContext, cache: Cache, *, is_native: bool) -> LayerSpec | None:
     if cache.kind in _NO_CACHE or (context.resolved.runner == "v0" and cache.kind in _OUTSIDE_V0_POOL):
         return None
     if cache.kind in STATE_KINDS:
@@ -329,7 +147,7 @@ def _spec(context: _Context, cache: Cache, *, is_native: bool) -> LayerSpec | No
     return _attention_spec(context, cache, kv_format)
 
 
-def _mla_spec(context: _Context, cache: Cache, kv_format: str) -> LayerSpec:
+def _mla_spec(context: CacheContext, cache: Cache, kv_format: str) -> LayerSpec:
     size = mla_content_bytes(kv_format, cache.head_size)
     block = context.block_tokens
     if cache.sliding_window is not None:
@@ -343,8 +161,8 @@ def _mla_spec(context: _Context, cache: Cache, kv_format: str) -> LayerSpec:
     return MlaSpec(block_size=block, num_kv_heads=1, content_bytes=size, kv_format=kv_format, head_size=cache.head_size)
 
 
-def _attention_spec(context: _Context, cache: Cache, kv_format: str) -> LayerSpec:
-    heads, size = _heads(context, cache), content_bytes(kv_format, cache.head_size, cache.head_size_v)
+def _attention_spec(context: CacheContext, cache: Cache, kv_format: str) -> LayerSpec:
+    heads, size = kv_heads(context, cache), content_bytes(kv_format, cache.head_size, cache.head_size_v)
     block, head = context.block_tokens, cache.head_size
     is_sliding = cache.kind == "sliding" and not context.resolved.flags.disable_sliding_window
     if is_sliding and cache.sliding_window is not None:
@@ -378,21 +196,21 @@ def _attention_spec(context: _Context, cache: Cache, kv_format: str) -> LayerSpe
     return FullSpec(block_size=block, num_kv_heads=heads, content_bytes=size, kv_format=kv_format, head_size=head)
 
 
-def _window_block(context: _Context) -> int:
+def _window_block(context: CacheContext) -> int:
     """Sliding layers take the block of the others where their kernels can, else the largest on the kernels' list."""
     if is_large_block_allowed(context.backend) or context.version < (0, 28, 0):
         return context.block_tokens
     return max((size for size in (16, 32, 64) if size <= context.block_tokens), default=16)
 
 
-def _mamba_spec(context: _Context, cache: Cache) -> MambaSpec:
+def _mamba_spec(context: CacheContext, cache: Cache) -> MambaSpec:
     resolved = context.resolved
     mode = resolved.mamba_cache_mode
     one_state = state_bytes(context.model, context.resolved, cache)
     has_checkpoint = cache.kind == "mamba2" and context.version >= (0, 32, 0)  # not in 0.31.0
     # FlashKDA prefills Kimi-K3's bounded gates and keeps a checkpoint more.
     takes_flash_kda = (
-        "checkpoints" in dict(cache.extra) and _is_hopper_on(context.resolved) and resolved.dtype == "bfloat16"
+        "checkpoints" in dict(cache.extra) and is_hopper_on(context.resolved) and resolved.dtype == "bfloat16"
     )
     padded = context.attention_page_bytes
     return MambaSpec(
@@ -402,12 +220,12 @@ def _mamba_spec(context: _Context, cache: Cache) -> MambaSpec:
         padded_page_bytes=None if padded is None or padded == one_state else padded,
         num_speculative_blocks=resolved.num_speculative_tokens,
         num_checkpoint_blocks=int(
-            has_checkpoint or takes_flash_kda or (cache.kind == "gdn" and _exports_gdn_states(context))
+            has_checkpoint or takes_flash_kda or (cache.kind == "gdn" and exports_gdn_states(context))
         ),
     )
 
 
-def _v4_spec(context: _Context, cache: Cache) -> LayerSpec:
+def _v4_spec(context: CacheContext, cache: Cache) -> LayerSpec:
     extra = dict(cache.extra)
     size = extra["state_bytes"]
     if cache.compress_ratio is not None and cache.sliding_window is None:
