@@ -35,6 +35,7 @@ pre{margin:8px 0 14px;padding:10px 12px;border:1px solid #d5dce2;border-radius:6
 white-space:pre-wrap;overflow-wrap:anywhere;font-size:12.5px}
 a{color:#0a5468;overflow-wrap:anywhere}
 footer{margin-top:34px;padding-top:12px;border-top:1px solid #d5dce2;overflow-wrap:anywhere}
+@media screen{td:not(.s):not(.n){min-width:11em}}
 @media (max-width:520px){body{padding:16px 14px 30px}h1{font-size:23px}.figures dd{font-size:18px}}
 @page{size:A4;margin:16mm 15mm}
 @page across{size:A4 landscape;margin:12mm}
