@@ -11,13 +11,11 @@ from planner import drafts
 from planner.allocator import counted_bytes
 from planner.answer import RankWeights
 from planner.defaults import Resolved
-from planner.drafts import Speculation
 from planner.facts import Basis, Estimate
 from planner.families.blocks import ATTENTION_SCALES, MLA_SCALES
 from planner.families.rope import FLASHINFER_ROPE
 from planner.inventory import Buffer, Embedding, Experts, Layer, Linear, ModelFacts, Module, Part, Stage, Tensor
-from planner.load_buffers import has_batched_buffers, index_topk, latent_workspace_bytes
-from planner.lora import LoraShape, lora_tensors
+from planner.lora import lora_tensors
 from planner.offload import NOTHING, Offloaded, offloaded
 from planner.parallel import layer_ranges
 from planner.quant_formats import (
@@ -31,37 +29,15 @@ from planner.quant_formats import (
 )
 from planner.quantization import KernelChoice, Quantizer, asks_card, quantizer_for
 from planner.sharding import Split, local_buffer_size, local_experts, local_linear, local_rows, local_tensor_size
-from planner.towers import EVERY_TOWER, TowerRule, tower_rule
+from planner.towers import EVERY_TOWER
 from planner.units import GIB
-from planner.versions import Version
+from planner.weight_question import WeightQuestion, weight_question
 
 Tensors = tuple[int, ...]  # bytes of each
 _ENCODER_ROLES = frozenset({"vision", "audio", "projector"})
 # Spread of 52 real logs around this count (docs/accuracy.md): 35 within 0.05 %, 45 within 1 %; the rest are repacked formats.
 _PLAIN_SPREAD = (2, 5)  # thousandths below and above
 _PACKED_SPREAD = (15, 15)
-_FIRST_TOWER_OFFLOAD = Version(0, 28, 0)  # not in 0.27.1, in 0.31
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
-    """Everything that a rank's weights depend on, as one hashable value."""
-
-    split: Split
-    pp: int
-    pp_rank: int
-    dtype: str
-    method: str | None
-    kernels: KernelChoice
-    has_custom_ops: bool  # eager mode runs vLLM's own operators; under torch.compile they are off
-    lora: LoraShape | None
-    towers: TowerRule
-    draft: Speculation  # what speculative decoding builds on this rank
-    offload_bytes: int
-    offloads_towers: bool  # before the layers: they are built first
-    batched_tokens: int  # max_num_batched_tokens, for models that keep a tensor per batched token; else 0
-    index_bytes: int  # the table of chosen keys that sparse attention allocates with the model
-    workspace_bytes: int  # of latent attention kernels, where the release allocates it when it looks for a backend
 
 
 @dataclass(slots=True)
@@ -95,7 +71,7 @@ class _Sum:
 
 def rank_weights(model: ModelFacts, resolved: Resolved, pp_rank: int) -> RankWeights:
     """The bytes of pipeline stage `pp_rank`, per tensor-parallel rank; `load.best_bytes` is what the log prints."""
-    return _rank_weights(model, _question(model, resolved, pp_rank))
+    return _rank_weights(model, weight_question(model, resolved, pp_rank))
 
 
 def card_key(model: ModelFacts, resolved: Resolved) -> tuple[object, ...]:
@@ -108,7 +84,7 @@ def card_key(model: ModelFacts, resolved: Resolved) -> tuple[object, ...]:
 def whole_model_bytes(model: ModelFacts, resolved: Resolved) -> int:
     """The parameter bytes of the undivided model, encoders included: what to hold a checkpoint's size against."""
     question = replace(
-        _question(model, resolved, 0),
+        weight_question(model, resolved, 0),
         split=Split(tp=1, moe_tp=1, ep=1),
         pp=1,
         lora=None,
@@ -119,39 +95,8 @@ def whole_model_bytes(model: ModelFacts, resolved: Resolved) -> int:
     return _rank_weights(model, question).parameter_bytes
 
 
-def _question(model: ModelFacts, resolved: Resolved, pp_rank: int) -> _Question:
-    flags, draft = resolved.flags, drafts.NONE
-    if pp_rank == resolved.pp - 1:
-        draft = drafts.speculation(model, resolved)
-    # Cards whose kernels store the same bytes share one answer.
-    is_asked = asks_card(model.quantization) or draft.facts is not None
-    return _Question(
-        # Without expert parallelism the data-parallel ranks share each expert's width (FusedMoEParallelConfig.make).
-        split=Split(tp=resolved.tp, moe_tp=resolved.tp * resolved.dp, ep=resolved.ep),
-        pp=resolved.pp,
-        pp_rank=pp_rank,
-        dtype=resolved.dtype,
-        method=resolved.quantization if model.quantization is None else None,
-        kernels=KernelChoice(
-            capability=resolved.gpu.capability if is_asked else None,
-            vendor=resolved.gpu.vendor if is_asked else "any",
-            moe_backend=flags.moe_backend,
-            vllm_minor=resolved.version.minor,
-        ),
-        has_custom_ops=flags.enforce_eager and resolved.gpu.capability is not None,
-        lora=LoraShape.of(flags, model, resolved.version),
-        towers=tower_rule(model, resolved),
-        draft=draft,
-        offload_bytes=int(flags.cpu_offload_gb * GIB),
-        offloads_towers=resolved.version >= _FIRST_TOWER_OFFLOAD,
-        batched_tokens=resolved.max_num_batched_tokens if has_batched_buffers(model) else 0,
-        index_bytes=resolved.max_num_batched_tokens * index_topk(model) * DTYPE_BYTES["int32"],
-        workspace_bytes=latent_workspace_bytes(model, resolved),
-    )
-
-
 @lru_cache(maxsize=256)
-def _rank_weights(model: ModelFacts, question: _Question) -> RankWeights:
+def _rank_weights(model: ModelFacts, question: WeightQuestion) -> RankWeights:
     quantizer = _quantizer(model, question.method, question.kernels)
     span = _span(len(model.layers), question)
     layers = model.layers[span]
@@ -181,7 +126,7 @@ def _rank_weights(model: ModelFacts, question: _Question) -> RankWeights:
 
 
 def _in_order(
-    layers: tuple[Layer, ...], parts: tuple[Part, ...], question: _Question, quantizer: Quantizer
+    layers: tuple[Layer, ...], parts: tuple[Part, ...], question: WeightQuestion, quantizer: Quantizer
 ) -> Iterator[int]:
     """The bytes of each parameter that may be offloaded, in the order in which vLLM builds them."""
     groups = [(layer.modules, layer.prefix, question) for layer in layers]
@@ -194,14 +139,14 @@ def _in_order(
 
 
 def _add_parts(
-    tally: _Tally, parts: tuple[Part, ...], model: ModelFacts, question: _Question, quantizer: Quantizer
+    tally: _Tally, parts: tuple[Part, ...], model: ModelFacts, question: WeightQuestion, quantizer: Quantizer
 ) -> None:
     for part in parts:
         formats = _formats(quantizer, part.modules, part.prefix)
         _add(tally, _sum(part.modules, formats, model, _split_of(part, question), quantizer), 1)
 
 
-def _add_draft(tally: _Tally, target: _Question) -> None:
+def _add_draft(tally: _Tally, target: WeightQuestion) -> None:
     """Add the drafter: whole on this stage, in its own formats, without LoRA (only the target's modules are wrapped)."""
     found = target.draft
     before = tally.counted_bytes
@@ -232,7 +177,7 @@ def _quantizer(model: ModelFacts, method: str | None, kernels: KernelChoice) -> 
     return quantizer_for(model, method, kernels)
 
 
-def _load(tally: _Tally, question: _Question) -> Estimate:
+def _load(tally: _Tally, question: WeightQuestion) -> Estimate:
     """What the log prints: blocks as the allocator counts them, less what is offloaded to host memory."""
     best = tally.counted_bytes - tally.offloaded.counted_bytes
     below, above = _PACKED_SPREAD if tally.is_packed else _PLAIN_SPREAD
@@ -251,12 +196,12 @@ def _load(tally: _Tally, question: _Question) -> Estimate:
     )
 
 
-def _span(num_layers: int, question: _Question) -> slice:
+def _span(num_layers: int, question: WeightQuestion) -> slice:
     layers = layer_ranges(num_layers, question.pp)[question.pp_rank]
     return slice(layers.start, layers.stop)
 
 
-def _parts_here(parts: Iterable[Part], question: _Question) -> Iterator[Part]:
+def _parts_here(parts: Iterable[Part], question: WeightQuestion) -> Iterator[Part]:
     here: set[Stage] = {"every"}
     if question.pp_rank == 0:
         here |= {"first", "first_and_last"}
@@ -267,7 +212,7 @@ def _parts_here(parts: Iterable[Part], question: _Question) -> Iterator[Part]:
             yield part
 
 
-def _split_of(part: Part, question: _Question) -> _Question:
+def _split_of(part: Part, question: WeightQuestion) -> WeightQuestion:
     """The question for this part: a tower whose heads TP does not divide is whole on every rank."""
     heads = part.whole_unless_divides
     if heads is None or heads % question.split.tp == 0:
@@ -326,7 +271,7 @@ def _sum(
     modules: tuple[Module, ...],
     formats: tuple[Format, ...],
     model: ModelFacts,
-    question: _Question,
+    question: WeightQuestion,
     quantizer: Quantizer,
 ) -> _Sum:
     parameter_bytes = buffer_bytes = post_load_bytes = counted = 0
@@ -364,7 +309,7 @@ def _cache_scales(module: Buffer, quantizer: Quantizer) -> Tensors:
     return quantizer.cache_tensors(is_mla=module.name == MLA_SCALES) * (module.repeat // 4)
 
 
-def _added_while_loading(module: Module, form: Format, model: ModelFacts, question: _Question) -> Tensors:
+def _added_while_loading(module: Module, form: Format, model: ModelFacts, question: WeightQuestion) -> Tensors:
     """MLA's absorbed copy of a quantised kv_b_proj (an unquantised one is viewed), kernels' padding, LoRA's buffers."""
     added: Tensors = ()
     if isinstance(module, Linear) and form.bits and model.is_mla and module.name.endswith("kv_b_proj"):
@@ -383,7 +328,7 @@ def _width(dtype: str) -> int:
     return DTYPE_BYTES[dtype]
 
 
-def _tensors(module: Module, form: Format, question: _Question) -> Tensors:
+def _tensors(module: Module, form: Format, question: WeightQuestion) -> Tensors:
     split = question.split
     width = _width((None if isinstance(module, Experts) else module.dtype) or question.dtype)
     match module:
