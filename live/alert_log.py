@@ -10,6 +10,7 @@ from live.recording import Mark, Recording
 
 ALERT_MARK, ALERT_OVER_MARK, ALERT_RULES_MARK = "alert", "alert_over", "alert_limits"
 ALERT_RULES_KEY = "alert_rules"
+_LEAST_SHOWN = 0.0005  # less is 0 to a reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,9 @@ class LoggedAlert:
 
 def shown_number(value: float) -> str:
     """A value in an alert's sentence."""
-    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:,.3g}"
+    if abs(value) >= 100 or value == int(value) or abs(value) < _LEAST_SHOWN:
+        return f"{value:,.0f}"
+    return f"{value:,.3g}"
 
 
 def alert_log(marks: Iterable[Mark]) -> tuple[LoggedAlert, ...]:

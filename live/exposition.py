@@ -74,7 +74,7 @@ class _Reading:
     num_repairs: int = 0
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=40_960)  # fewer than the lines of a text would keep none from one scrape to the next
 def _parsed_head(head: str) -> RawSeries | None:
     """A series' name and labels: the same in every scrape, and most of the parser's work."""
     return _parsed_line(f"{head} 0")

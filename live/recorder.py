@@ -138,16 +138,18 @@ class Recorder:
 
     def tick(self) -> WatchStatus:
         """The state after one poll, which is committed before this returns."""
+        began_ms = self.now_ms()
         try:
             snapshot = self._source.read()
         except SourceError as error:
-            return self._failed(error.kind, error.text)
+            return self._failed(error.kind, error.text, began_ms)
         except Exception as error:  # noqa: BLE001  whatever a source does, recording goes on at the next tick
             _log.exception("reading %s failed", self._source.address)
-            return self._failed(FAILED, f"Reading {self._source.address} failed ({type(error).__name__}); see the log.")
+            text = f"Reading {self._source.address} failed ({type(error).__name__}); see the log."
+            return self._failed(FAILED, text, began_ms)
         if not snapshot.engines:
             text = f"{self._source.address} answers, but exports no vLLM metrics; check the port and the path."
-            return self._failed(NOT_VLLM, text)
+            return self._failed(NOT_VLLM, text, began_ms)
         return self._good(snapshot, self._all_extras())
 
     def _all_extras(self) -> Extras:
@@ -175,11 +177,11 @@ class Recorder:
                     self._store.mark(mark.time_ms, mark.kind, mark.text)
             return self._become(time_ms, OK, "", snapshot=now, storage_text="".join(fault))
 
-    def _failed(self, state: str, text: str) -> WatchStatus:
+    def _failed(self, state: str, text: str, began_ms: int) -> WatchStatus:
         with self._store_lock:
             time_ms = max(self.now_ms(), (self._store.last_ms or 0) + 1)
             with self._keeping() as fault:
-                self._store.append_gap(time_ms, state, text)
+                self._store.append_gap(time_ms, state, text, since_ms=began_ms)
             return self._become(time_ms, state, text, snapshot=self._status.snapshot, storage_text="".join(fault))
 
     @contextmanager

@@ -64,7 +64,7 @@ def parse_address(text: str) -> ServerAddress:
         raise _refuse(f"{parts.scheme}:// is not read; an engine's address begins with http:// or https://.")
     if not host or len(host) > 253 or port == 0 or re.search(r"[\s\x00-\x1f\\%]", host):
         raise _refuse("The address names no host; write one like http://localhost:8000.")
-    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment or ";" in parts.path:
         raise _refuse("The address holds a password or parameters, which are not kept; give the plain address.")
     host = _EVERY_INTERFACE.get(host, host)
     path = _KNOWN_PATHS.sub("", parts.path)

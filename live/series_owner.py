@@ -15,6 +15,7 @@ from planner.facts import Finding
 _USAGE = {"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"}
 Labels = tuple[tuple[str, str], ...]
 _IDENTITY_LABELS = {"model_name", "engine", "model"}  # Triton's vLLM backend says "model"
+_MOST_IDENTITIES = 512  # engines, and the incomplete names that some of their series have
 _MOST_ENGINES = 256  # of one text; more is no fleet but a broken or hostile text
 
 
@@ -44,7 +45,7 @@ def _claim(one: RawSeries, place_labels: frozenset[str]) -> _Claim:
     return _Claim(identity=identity, series=OwnedSeries(name=one.name, labels=labels, value=one.value))
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=40_960)  # as many as lines are read
 def _named(series_name: str, pairs: Labels, place_labels: frozenset[str]) -> tuple[EngineIdentity, Labels]:
     """Whose a series says it is, and its other labels: the same in every scrape."""
     labels = {name: text for name, text in pairs if text}
@@ -70,7 +71,7 @@ def _fits(partial: EngineIdentity, whole: EngineIdentity) -> bool:
 def _whole_identities(claims: Sequence[_Claim]) -> list[EngineIdentity]:
     """The identities that no other one completes, in the text's order."""
     every = list(dict.fromkeys(claim.identity for claim in claims))
-    every = every[: 2 * _MOST_ENGINES]
+    every = every[:_MOST_IDENTITIES]  # the comparison is of each with each
     return [one for one in every if not any(one != other and _fits(one, other) for other in every)][:_MOST_ENGINES]
 
 
@@ -107,6 +108,19 @@ def _too_many(claims: Sequence[_Claim], whole: Sequence[EngineIdentity]) -> list
     return [Finding(code="too-many-engines", severity="warning", text=text)]
 
 
+def _owners(
+    identity: EngineIdentity,
+    whole: Sequence[EngineIdentity],
+    known: dict[EngineIdentity, tuple[EngineIdentity, ...]],
+) -> tuple[EngineIdentity, ...]:
+    """Whose a series of `identity` can be; looked for once an identity, and only as many times as a fleet can need."""
+    if identity not in known:
+        if len(known) > _MOST_IDENTITIES:
+            return ()
+        known[identity] = tuple(one for one in whole if _fits(identity, one))
+    return known[identity]
+
+
 def owned_series(
     series: Iterable[RawSeries],
 ) -> tuple[dict[EngineIdentity, list[OwnedSeries]], list[Finding]]:
@@ -119,9 +133,11 @@ def owned_series(
     doubled = _double_configs(claims)
     owned: dict[EngineIdentity, list[OwnedSeries]] = {identity: [] for identity in whole}
     findings: dict[Finding, None] = dict.fromkeys(_too_many(claims, whole))
+    owners_of: dict[EngineIdentity, tuple[EngineIdentity, ...]] = {
+        one: (one,) for one in whole
+    }  # no other identity fits a whole one
     for claim in claims:
-        is_whole = claim.identity in owned  # then no other identity fits it
-        owners = [claim.identity] if is_whole else [one for one in whole if _fits(claim.identity, one)]
+        owners: Sequence[EngineIdentity] = _owners(claim.identity, whole, owners_of)
         if canonical(claim.series.name) == CACHE_CONFIG_INFO and len(owners) > 1:
             owners, finding = _config_owners(owners, usage_owners)
             if claim.identity in doubled:

@@ -186,16 +186,20 @@ class Store:
         )
         self._document, self._base = document, (base_ms, base)
 
-    def append_gap(self, time_ms: int, state: str, text: str) -> None:
-        """Commit that nothing could be sampled at `time_ms`; a gap lasts to the next tick or to another state."""
+    def append_gap(self, time_ms: int, state: str, text: str, *, since_ms: int | None = None) -> None:
+        """Commit that nothing could be sampled at `time_ms`; a gap lasts to the next tick or to another state.
+
+        It begins at `since_ms`, when that was asked for, where no tick came in between.
+        """
         self._check_time(time_ms)
+        start_ms = time_ms if since_ms is None else min(time_ms, max(since_ms, (self.last_ms or 0) + 1))
         with self._transaction() as connection:
             if self._open_gap is not None and self._open_gap[1] == state:
                 connection.execute("UPDATE gap SET end_ms = ? WHERE start_ms = ?", (time_ms, self._open_gap[0]))
             else:
-                self._close_gap(time_ms)
-                connection.execute("INSERT INTO gap VALUES (?, ?, ?, ?)", (time_ms, time_ms, state, text))
-                self._open_gap = (time_ms, state)
+                self._close_gap(start_ms)
+                connection.execute("INSERT INTO gap VALUES (?, ?, ?, ?)", (start_ms, time_ms, state, text))
+                self._open_gap = (start_ms, state)
             self.last_ms = time_ms
 
     def _close_gap(self, time_ms: int) -> None:

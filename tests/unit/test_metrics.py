@@ -2,6 +2,8 @@
 
 import gzip
 import math
+from collections import Counter
+from unittest import mock
 
 import pytest
 
@@ -352,6 +354,16 @@ def test_more_engines_than_any_server_has_are_cut_off():
 
     assert len(engines(*lines)) == 256
     assert codes(*lines)[0] == "too-many-engines"
+
+
+def test_names_without_end_do_not_hold_the_reader_up():
+    lines = [f'vllm:num_requests_running{{model_name="M{number}",engine="0"}} 1.0' for number in range(5000)]
+    fits = Counter()
+
+    with mock.patch("live.series_owner._fits", side_effect=lambda *pair: bool(fits.update("x")) or pair[0] == pair[1]):
+        assert len(engines(*lines)) == 256
+
+    assert fits["x"] < 1_000_000
 
 
 def test_another_exporters_families_are_no_engines():

@@ -122,6 +122,24 @@ def test_a_failure_is_a_state_and_the_next_answer_ends_it(bench):
     assert [(gap.state, gap.end_ms - gap.start_ms) for gap in gaps] == [("refused", 1000), ("timed_out", 1000)]
 
 
+def test_a_gap_begins_when_the_engine_was_asked_that_gave_no_answer(bench):
+    bench.play(snapshot())
+
+    def slow() -> EngineSnapshot:
+        bench.time.pass_(2)
+        raise SourceError("timed_out", "Slow.")
+
+    bench.source.read, answers = slow, bench.source.read
+    bench.time.pass_(1)
+    asked_ms = bench.recorder.now_ms()
+    bench.recorder.tick()
+    bench.source.read = answers
+    bench.play(snapshot())
+
+    (gap,) = bench.recorder.recording.gaps()
+    assert (gap.state, gap.start_ms, gap.end_ms) == ("timed_out", asked_ms, asked_ms + 3000)
+
+
 def test_a_state_is_dated_from_its_first_tick(bench):
     bench.play(snapshot(), REFUSED, REFUSED, REFUSED)
 

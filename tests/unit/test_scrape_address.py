@@ -39,6 +39,7 @@ def test_a_typed_address_names_the_servers_root(typed, shown):
         ("http://127.0.0.1%2f@evil:8000", "password"),
         ("http://localhost:8000/a b", "blank"),
         ("http://localhost:8000/?key=sesame", "password or parameters"),
+        ("http://localhost:8000/metrics;key=sesame", "password or parameters"),
     ],
 )
 def test_an_address_that_cannot_be_read_is_refused_in_one_sentence(typed, word):
