@@ -6,10 +6,11 @@ Widgets are keyed `accuracy_<field>`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import streamlit as st
 
+from pages.parts.page_state import PageState
 from planner.score import Scored
 from planner.score_record import AccuracyRecord, read_record
 
@@ -23,20 +24,14 @@ FIELDS: dict[str, Callable[[Scored], str]] = {
 }
 
 
-def key(field: str) -> str:
-    """The widget key of a field."""
-    return f"accuracy_{field}"
-
-
-def value(field: str) -> Any:  # whatever the widget of that field holds
-    """What the field holds now."""
-    return st.session_state.get(key(field))
+_PAGE = PageState("accuracy")
+key, value, keep = _PAGE.key, _PAGE.value, _PAGE.keep
 
 
 def clear_filters() -> None:
     """Show all starts again; only before the widgets are drawn, so in a callback."""
     for field in FIELDS:
-        st.session_state[key(field)] = []
+        keep(field, [])
 
 
 def rules() -> Rules:

@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
-
-import streamlit as st
 
 from live.calibration_store import CalibrationStore, process_store
 from live.measured_engine import measured_engine
@@ -18,6 +15,7 @@ from live.plan_comparison import served_length
 from live.samples import EngineSample, EngineSnapshot
 from pages.parts import calibrate_request, state, watch_plan, watch_state
 from pages.parts.language import mark
+from pages.parts.page_state import PageState
 from pages.parts.said import said
 from planner import planning
 from planner.answer import Plan
@@ -58,19 +56,8 @@ class Shown:
     notes: tuple[str, ...] = ()
 
 
-def key(field: str) -> str:
-    """The widget key of a field."""
-    return f"calib_{field}"
-
-
-def value(field: str) -> Any:  # whatever the widget of that field holds
-    """What the field holds now."""
-    return st.session_state.get(key(field))
-
-
-def keep(field: str, new_value: object) -> None:
-    """Put `new_value` into a field; only before its widget is drawn, so in callbacks."""
-    st.session_state[key(field)] = new_value
+_PAGE = PageState("calib")
+key, value, keep, take = _PAGE.key, _PAGE.value, _PAGE.keep, _PAGE.take
 
 
 def store() -> CalibrationStore:
@@ -80,13 +67,13 @@ def store() -> CalibrationStore:
 
 def take_message() -> str | None:
     """What came of the last press, told once."""
-    text: str | None = st.session_state.pop(key("message"), None)
+    text: str | None = take("message")
     return text
 
 
 def take_problem() -> str | None:
     """The sentence of what the last press could not do, told once."""
-    text: str | None = st.session_state.pop(key("problem"), None)
+    text: str | None = take("problem")
     return text
 
 
@@ -226,7 +213,7 @@ def to_plan_page(shown: Shown) -> None:
 
 def has_gone() -> bool:
     """Whether the last press leads to the Plan page; told once."""
-    return bool(st.session_state.pop(key("went"), None))
+    return bool(take("went"))
 
 
 def remove(identity: str) -> None:

@@ -15,6 +15,7 @@ import streamlit as st
 from pages.parts import compare_request, state
 from pages.parts.compare_cells import FitTable
 from pages.parts.compare_request import FIRST, CompareInput
+from pages.parts.page_state import PageState
 from pages.parts.state import LoadedModel
 from planner import planning
 from planner.answer import Plan
@@ -27,19 +28,8 @@ from planner.scenarios import MOST_SCENARIOS, Scenario
 _FIELDS = tuple(field.name for field in fields(CompareInput))
 
 
-def key(field: str) -> str:
-    """The widget key of a field."""
-    return f"compare_{field}"
-
-
-def value(field: str) -> Any:  # whatever the widget of that field holds
-    """What the field holds now."""
-    return st.session_state.get(key(field))
-
-
-def keep(field: str, new_value: object) -> None:
-    """Put `new_value` into a field; only before its widget is drawn."""
-    st.session_state[key(field)] = new_value
+_PAGE = PageState("compare")
+key, value, keep, take = _PAGE.key, _PAGE.value, _PAGE.keep, _PAGE.take
 
 
 def start_page() -> None:
@@ -60,7 +50,7 @@ def start_page() -> None:
 
 def take_link_problem() -> PlanError | None:
     """What was wrong with the link's comparison, told once."""
-    problem: PlanError | None = st.session_state.pop(key("link_problem"), None)
+    problem: PlanError | None = take("link_problem")
     return problem
 
 
@@ -150,7 +140,7 @@ def open_in_plan(request: PlanRequest) -> None:
 
 def takes_to_plan() -> bool:
     """Whether the reader asked to see a cell on the Plan page; told once."""
-    return bool(st.session_state.pop(key("goes_to_plan"), False))
+    return bool(take("goes_to_plan"))
 
 
 # -- side by side -----------------------------------------------------------------------------------------------------

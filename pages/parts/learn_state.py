@@ -11,6 +11,7 @@ import streamlit as st
 from pages.parts import state
 from pages.parts.language import t
 from pages.parts.learn_lesson import Attempt
+from pages.parts.page_state import PageState
 from pages.parts.said import said
 from planner.answer import Plan
 from planner.facts import PlanError
@@ -62,24 +63,8 @@ def titles() -> dict[str, str]:
     }
 
 
-def key(field: str) -> str:
-    """The widget key of one of the page's fields."""
-    return f"learn_{field}"
-
-
-def value(field: str) -> Any:  # whatever the widget of that field holds
-    """What the field holds now."""
-    return st.session_state.get(key(field))
-
-
-def keep(field: str, new_value: object) -> None:
-    """Put `new_value` into a field; only before its widget is drawn."""
-    st.session_state[key(field)] = new_value
-
-
-def take(field: str) -> Any:  # what was kept there
-    """What the field holds, told once."""
-    return st.session_state.pop(key(field), None)
+_PAGE = PageState("learn")
+key, value, keep, take = _PAGE.key, _PAGE.value, _PAGE.keep, _PAGE.take
 
 
 def learner() -> Learner:

@@ -1,4 +1,4 @@
-"""Session state and caches of the two Blocks pages: beside `state`, the only module that touches them.
+"""Session state and caches of the two Blocks pages.
 
 Widgets are keyed `sim_<field>`; the fields are those of `SimulationInput`.
 """
@@ -14,6 +14,7 @@ import streamlit as st
 
 from pages.parts import simulate_request, state
 from pages.parts.language import language, t
+from pages.parts.page_state import PageState
 from pages.parts.said import said
 from pages.parts.simulate_job import SimulationJob
 from pages.parts.simulate_request import FILE, FIRST, PLAN, TABLE, SimulationInput, TableRow
@@ -54,19 +55,8 @@ class Asked:
 # -- the form ---------------------------------------------------------------------------------------------------------
 
 
-def key(field: str) -> str:
-    """The widget key of a form field."""
-    return f"sim_{field}"
-
-
-def value(field: str) -> Any:  # whatever the widget of that field holds
-    """What the form field holds now."""
-    return st.session_state.get(key(field))
-
-
-def keep(field: str, new_value: object) -> None:
-    """Put `new_value` into a field; only before its widget is drawn."""
-    st.session_state[key(field)] = new_value
+_PAGE = PageState("sim")
+key, value, keep, take = _PAGE.key, _PAGE.value, _PAGE.keep, _PAGE.take
 
 
 def start_page() -> None:
@@ -96,7 +86,7 @@ def start_page() -> None:
 
 def take_link_problem() -> str | None:
     """What was wrong with the link's simulation, told once."""
-    problem: str | None = st.session_state.pop(key("link_problem"), None)
+    problem: str | None = take("link_problem")
     return problem
 
 

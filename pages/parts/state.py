@@ -1,4 +1,4 @@
-"""Session state and caches: the only module that touches `st.session_state`, the link and Streamlit's caches.
+"""The plan's session state and caches; the only module that touches the link.
 
 Widgets are keyed `plan_<field>`; the form's values live under these keys and outlast page switches.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
 from pages.parts import calibration_choice, form
 from pages.parts.language import mark, t
+from pages.parts.page_state import PageState
 from pages.parts.said import said
 from pages.parts.what_if import WhatIf, length_sweep, what_ifs
 from planner import budget, kv_cache, planning
@@ -62,19 +62,8 @@ class Answer:
 # -- the session ------------------------------------------------------------------------------------------------------
 
 
-def key(field: str) -> str:
-    """The widget key of a form field."""
-    return f"plan_{field}"
-
-
-def value(field: str) -> Any:  # whatever the widget of that field holds
-    """What the form field holds now; None when it is empty."""
-    return st.session_state.get(key(field))
-
-
-def keep(field: str, new_value: object) -> None:
-    """Put `new_value` into a form field; only before its widget is drawn, so in callbacks."""
-    st.session_state[key(field)] = new_value
+_PAGE = PageState("plan")
+key, value, keep, take = _PAGE.key, _PAGE.value, _PAGE.keep, _PAGE.take
 
 
 def start_session() -> None:
@@ -123,7 +112,7 @@ def calibration_of(request: PlanRequest) -> Calibration | None:
 
 def take_link_problem() -> str | None:
     """What was wrong with the link that opened this session, told once."""
-    problem: str | None = st.session_state.pop(key("link_problem"), None)
+    problem: str | None = take("link_problem")
     return problem
 
 
@@ -270,11 +259,13 @@ def current_request() -> PlanRequest:
     """The request that the form describes now; raises `PlanError` at the field that stands in the way."""
     if value("source") == HUB:
         model_id, revision = hub_choice()
-        return with_calibration(form.request_from(_values(), model_id=model_id, revision=revision, config_json=None))
+        return with_calibration(
+            form.request_from(_PAGE.values(), model_id=model_id, revision=revision, config_json=None)
+        )
     documents = current_model().documents
     is_upload = value("source") == FILES
     request = form.request_from(
-        _values(),
+        _PAGE.values(),
         model_id=documents.model_id,
         revision=None,
         config_json=documents.config_json if is_upload else None,
@@ -286,13 +277,6 @@ def with_calibration(request: PlanRequest) -> PlanRequest:
     """`request` with the name of the constants to plan with, as the switch and the link say."""
     is_used, linked = bool(value("use_calibration")), value("linked_calibration")
     return replace(request, calibration=calibration_choice.choose(request, is_used=is_used, linked=linked))
-
-
-def _values() -> dict[str, Any]:
-    prefix = key("")
-    return {
-        str(name).removeprefix(prefix): held for name, held in st.session_state.items() if str(name).startswith(prefix)
-    }
 
 
 def answer() -> Answer | PlanError:

@@ -26,6 +26,7 @@ from live.recording_schema import RecordingError
 from live.recording_upload import open_upload
 from live.replay import End, Replay
 from pages.parts import state
+from pages.parts.page_state import PageState
 from planner import planning
 from planner.facts import PlanError
 from planner.model_catalog import catalogue_ids, config_documents
@@ -48,19 +49,8 @@ class Found:
     models: tuple[str, ...]
 
 
-def key(field: str) -> str:
-    """The widget key of a field."""
-    return f"watch_{field}"
-
-
-def value(field: str) -> Any:  # whatever the widget of that field holds
-    """What the field holds now."""
-    return st.session_state.get(key(field))
-
-
-def keep(field: str, new_value: object) -> None:
-    """Put `new_value` into a field; only before its widget is drawn, so in callbacks."""
-    st.session_state[key(field)] = new_value
+_PAGE = PageState("watch")
+key, value, keep = _PAGE.key, _PAGE.value, _PAGE.keep
 
 
 def start_page() -> None:
