@@ -167,21 +167,23 @@ def _prices(cards: Sequence[str]) -> PriceTable | None:
             problem = error
         problems.say(problem, "currency")
         edited = st.data_editor(
-            pd.DataFrame(compare_state.price_rows(cards)),
-            key=key("price_table"),
-            hide_index=True,
-            disabled=["card"],
-            column_config=_price_columns(),
-            num_rows="fixed",
-        )
+            _price_frame(cards), key=key("price_table"), column_config=_price_columns(), num_rows="fixed"
+        ).reset_index()
         st.caption(t("No price is known here but those you give; the power limit is the card's own, in watts."))
         rows: list[Mapping[str, Any]] = [{str(k): v for k, v in row.items()} for row in edited.to_dict("records")]
+        compare_state.hold_price_rows(rows)
         try:
             prices = read_prices(currency or "", rows)
         except PlanError as error:
             problems.say(error, "per_hour", "power_limit_watts")
             return None
     return prices
+
+
+def _price_frame(cards: Sequence[str]) -> pd.DataFrame:
+    """What was typed for `cards` before. Each row goes by its card's name: by its place, a price would pass to another card."""
+    rows = pd.DataFrame(compare_state.price_rows(cards), columns=["card", "per_hour", "power_limit_watts"])
+    return rows.set_index("card").astype("float64")
 
 
 def _price_columns() -> dict[Any, Any]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -302,6 +303,24 @@ def test_the_fewest_cards_are_found_and_cost_what_the_reader_says(open_page) -> 
     app.run()
     assert "0.50 USD an hour, 365.00 a month" in said(app)
     assert "350 W" in said(app)
+
+
+def price_table(app: AppTest) -> tuple[str, pd.DataFrame]:
+    """The identity and the content of the table that prices are typed into."""
+    found = next(each for each in app.dataframe if "per_hour" in each.value.columns)
+    return found.proto.id, found.value
+
+
+def test_a_price_stays_with_its_card_when_other_cards_are_tried(open_page) -> None:
+    app = open_page(fit="view!cards~users!4~search_cards!L40S|H100 80GB SXM~most_cards!1")
+    app.session_state["compare_price_rows"] = {"L40S": {"per_hour": 0.5, "power_limit_watts": 350}}
+    first, _ = price_table(app.run())
+
+    app.multiselect(key="compare_search_cards").set_value(["H100 80GB SXM", "L40S"]).run()
+
+    second, content = price_table(app)
+    assert second != first  # what was typed by place is forgotten, what is held is shown
+    assert content["per_hour"].dropna().to_dict() == {"L40S": 0.5}
 
 
 @pytest.mark.parametrize(
