@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pandas as pd
 import streamlit as st
 
+from live.samples import EngineSnapshot
 from pages.parts import compare_state, report_compare, state, watch_plan, watch_state, words
 from pages.parts.compare_request import CompareInput
 from pages.parts.compare_state import key
@@ -162,51 +163,27 @@ def _sources() -> None:
 
 
 def _from_plan(*, is_full: bool) -> None:
-    st.button(
-        t("The Plan page's plan"),
-        key=key("add_plan"),
-        icon=":material/memory:",
-        on_click=_add_plan,
-        disabled=is_full,
-        width="stretch",
-    )
+    _add_button(t("The Plan page's plan"), "add_plan", ":material/memory:", _add_plan, is_full=is_full)
 
 
 def _from_engine(*, is_full: bool) -> None:
-    st.button(
-        t("The watched engine"),
-        key=key("add_live"),
-        icon=":material/monitor_heart:",
-        on_click=_add_engine,
-        disabled=is_full,
-        width="stretch",
-    )
+    _add_button(t("The watched engine"), "add_live", ":material/monitor_heart:", _add_engine, is_full=is_full)
 
 
 def _from_link(*, is_full: bool) -> None:
     st.text_input(
         t("A link"), key=key("link"), placeholder=t("Paste a link of this dashboard"), persist_state="session"
     )
-    st.button(
-        t("Add the link"),
-        key=key("add_link"),
-        icon=":material/link:",
-        on_click=_add_link,
-        disabled=is_full,
-        width="stretch",
-    )
+    _add_button(t("Add the link"), "add_link", ":material/link:", _add_link, is_full=is_full)
 
 
 def _from_log(*, is_full: bool) -> None:
     st.text_area(t("A start-up log"), key=key("log"), placeholder=t("Paste vLLM's log"), persist_state="session")
-    st.button(
-        t("Add the log"),
-        key=key("add_log"),
-        icon=":material/terminal:",
-        on_click=_add_log,
-        disabled=is_full,
-        width="stretch",
-    )
+    _add_button(t("Add the log"), "add_log", ":material/terminal:", _add_log, is_full=is_full)
+
+
+def _add_button(label: str, field: str, icon: str, action: Callable[[], None], *, is_full: bool) -> None:
+    st.button(label, key=key(field), icon=icon, on_click=action, disabled=is_full, width="stretch")
 
 
 def _add_plan() -> None:
@@ -229,9 +206,7 @@ def _add_link() -> None:
 
 
 def _add_log() -> None:
-    text = compare_state.value("log") or ""
-    if len(text) > _LONGEST_LOG:
-        text = text[:_LONGEST_LOG]  # a start stands at the log's beginning
+    text = (compare_state.value("log") or "")[:_LONGEST_LOG]  # a start stands at the log's beginning
     try:
         request, notes = request_of_log_text(text, state.request_or_first())
         documents, digest = documents_of(request)
@@ -258,7 +233,8 @@ def _add_engine() -> None:
     _add(Scenario(name=_title(planned.plan), origin="live", plan=planned.plan, notes=notes))
 
 
-def _snapshot() -> Any:  # the watched engine's EngineSnapshot, None where none was read
+def _snapshot() -> EngineSnapshot | None:
+    """What was last read of the watched engine; None where nothing was."""
     recorder = watch_state.shown_recorder()
     snapshot = None if recorder is None else recorder.status().snapshot
     return snapshot if snapshot is not None and snapshot.engines else None
