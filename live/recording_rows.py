@@ -10,7 +10,8 @@ import bisect
 import heapq
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ _GAP, _GAP_END, _MARK = "gap:", "gap_end", "mark:"
 _ROWS_AT_ONCE = 600
 _PEEKED_ROWS = 300
 _LATEST_MS = 2**50
+LONGEST_IMPORT_SECONDS = 120.0  # a small file can unpack to rows for hours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,13 @@ def _gap_rows(recording: Recording) -> Iterator[Row]:
 # -- and back -----------------------------------------------------------------------------------------------------------
 
 
-def store_rows(found: Iterator[Row], names: Sequence[str], path: Path, about: About | None) -> Recording:
+def store_rows(
+    found: Iterator[Row],
+    names: Sequence[str],
+    path: Path,
+    about: About | None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Recording:
     """The recording at the new file `path`, made of rows that came from elsewhere; nothing in them is trusted.
 
     `about` None: source and interval are those that the rows tell.
@@ -83,13 +91,26 @@ def store_rows(found: Iterator[Row], names: Sequence[str], path: Path, about: Ab
     first = list(itertools.islice(found, _PEEKED_ROWS))
     store = Store.create(path, about or _told(first), infers_gaps=False)
     try:
-        _Importer(store, names).take(itertools.chain(first, found))
+        _Importer(store, names).take(_in_time(itertools.chain(first, found), clock))
     except BaseException:
         store.close()
         path.unlink(missing_ok=True)
         raise
     store.close()
     return Recording.open(path)
+
+
+def _in_time(found: Iterable[Row], clock: Callable[[], float]) -> Iterator[Row]:
+    """The rows, as long as they come within the time that an import may take."""
+    end = clock() + LONGEST_IMPORT_SECONDS
+    for row in found:
+        if clock() > end:
+            text = (
+                f"The table takes more than {LONGEST_IMPORT_SECONDS:.0f} s to read; export a shorter time, or open the "
+                ".kvscope file itself."
+            )
+            raise RecordingError("too_large", text)
+        yield row
 
 
 def _told(first: Sequence[Row]) -> About:

@@ -152,6 +152,7 @@ def test_a_watched_engine_takes_a_probe_and_events_and_goes_on_with_them(tmp_pat
         again = Monitor(tmp_path, keeping=FAST)
         again.start()
         try:
+            time.sleep(0.3)  # a subscription takes a moment
             publisher.publish([stored_map([3], 2)])
             (resumed,) = again.recorders()
             until(lambda: len(list(resumed.recording.frames(SUMMARY_KIND))) >= 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import msgspec
 import pytest
@@ -81,6 +82,16 @@ def heard(beside: KvEventsBeside, seconds: float = 5.0) -> Extras:
     raise AssertionError("no event was heard")
 
 
+def counted(beside: KvEventsBeside, num_batches: int, seconds: float = 10.0) -> Mapping[str, float]:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        numbers = beside.sample().numbers
+        if numbers.get(f"{SUMMARY_KIND}/num_batches") == num_batches:
+            return numbers
+        time.sleep(0.02)
+    raise AssertionError(f"{num_batches} batches were not heard")
+
+
 def test_events_are_recorded_beside_the_metrics() -> None:
     with Publisher() as publisher:
         beside = KvEventsBeside(
@@ -91,15 +102,30 @@ def test_events_are_recorded_beside_the_metrics() -> None:
         for number in range(100):
             publisher.publish([stored_map([number], None)])
             time.sleep(0.01)
-            if number > 30 and beside.sample().numbers:
-                break
-
-        found = beside.sample()
+        numbers = counted(beside, 100)
         beside.close()
 
-    num_copies = found.numbers[f"{SUMMARY_KIND}/num_copies/0/GPU"]
-    assert num_copies == found.numbers[f"{SUMMARY_KIND}/num_batches"] > 30  # missed ones were asked for again
+    assert numbers[f"{SUMMARY_KIND}/num_copies/0/GPU"] == 100  # the first ones were missed and asked for again
     assert beside.text == ""
+
+
+def test_a_replay_endpoint_that_is_silent_holds_up_no_tick() -> None:
+    with Publisher() as publisher:
+        silent = KvEventEndpoints(endpoint=publisher.endpoint, replay_endpoint="tcp://127.0.0.1:1")
+        publisher.publish([stored_map([0], None)])  # before anybody listens
+        beside = KvEventsBeside(silent)
+        time.sleep(0.2)
+        publisher.publish([stored_map([1], None)])
+        longest, end = 0.0, time.monotonic() + 5.0
+        while time.monotonic() < end and not beside.text.startswith("KV events of"):
+            begun = time.monotonic()
+            beside.sample()
+            longest = max(longest, time.monotonic() - begun)
+            time.sleep(0.02)
+        beside.close()
+
+    assert "were missed" in beside.text
+    assert longest < 0.5  # the replay was waited for a second
 
 
 def test_a_summary_comes_only_where_something_changed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from live.recording import Recording
 from live.recording_export import csv_text, read_csv
 from live.recording_parquet import read_parquet, write_parquet
-from live.recording_rows import FIXED_COLUMNS
+from live.recording_rows import FIXED_COLUMNS, Row, store_rows
 from live.recording_schema import RecordingError
 from live.recording_tables import copy_bytes, table_bytes
 from live.recording_upload import open_bytes
@@ -70,6 +71,17 @@ def test_parquet_comes_back_equal(slow, tmp_path):
     write_parquet(slow, tmp_path / "run.parquet")
 
     assert same(read_parquet(tmp_path / "run.parquet", tmp_path / "back.kvscope"), slow)
+
+
+def test_a_table_that_takes_too_long_is_refused_and_leaves_no_file(tmp_path):
+    moments = itertools.count(0.0, 1.0)
+    found = (Row(time_ms=START + 1000 * tick, numbers=(0.0,)) for tick in itertools.count())
+
+    with pytest.raises(RecordingError, match="takes more than 120 s") as refusal:
+        store_rows(found, ["s"], tmp_path / "back.kvscope", None, clock=lambda: next(moments))
+
+    assert refusal.value.kind == "too_large"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_csv_comes_back_equal(slow, tmp_path):
