@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import report_pages, simulate_inputs, simulate_results, simulate_state
+from pages.parts import report_pages, simulate_inputs, simulate_results, simulate_sources, simulate_state
 from planner.facts import PlanError
 
 simulate_state.start_page()
-asked = simulate_inputs.read_sources() or simulate_state.asked_setup()
+asked = simulate_sources.read_sources() or simulate_state.asked_setup()
 job = None if isinstance(asked, PlanError) else simulate_state.job_of(asked)
 problem = asked if isinstance(asked, PlanError) else None
 if job is not None and job.wait(simulate_state.PATIENCE_SECONDS):

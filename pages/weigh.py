@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import report_pages, simulate_inputs, simulate_results, simulate_state, simulate_weigh_results
+from pages.parts import (
+    report_pages,
+    simulate_inputs,
+    simulate_results,
+    simulate_sources,
+    simulate_state,
+    simulate_weigh_results,
+)
 from planner.facts import PlanError
 
 simulate_state.start_page()
-asked = simulate_inputs.read_sources() or simulate_state.asked_setup()
+asked = simulate_sources.read_sources() or simulate_state.asked_setup()
 problem = asked if isinstance(asked, PlanError) else None
 with st.sidebar:
     simulate_inputs.simulation_form(problem)

@@ -117,7 +117,8 @@ GROUPS = (
                 name="kv_cache_memory_bytes",
                 kind="text",
                 meaning=mark(
-                    "The pool's size per card, given outright; utilization is then ignored. Suffixes k, m, g (decimal) and K, M, G (binary)."
+                    "The pool's size per card, given outright; utilization is then ignored. Suffixes k, m, g (decimal) "
+                    "and K, M, G (binary)."
                 ),
             ),
             FlagField(

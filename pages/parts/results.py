@@ -40,7 +40,8 @@ def _metrics(plan: Plan) -> None:
             words.concurrency(pool.max_concurrency),
             words.concurrency_band(low.max_concurrency, high.max_concurrency),
             t(
-                "How many requests of the longest length run at once. vLLM logs this as “Maximum concurrency”. Exactly {max_concurrency}.",
+                "How many requests of the longest length run at once. vLLM logs this as “Maximum concurrency”. Exactly "
+                "{max_concurrency}.",
                 max_concurrency=f"{pool.max_concurrency:.6g}",
             ),
         )
@@ -130,7 +131,8 @@ def budget(plan: Plan) -> None:
     st.plotly_chart(figure, key=key("waterfall"), config=_QUIET_CHART, alt=charts.budget_alt(rank))
     st.caption(
         t(
-            "Each bar starts where the one above ends. Thin lines are 90 % bands; hatched parts lie outside vLLM's share. Hover for the formula with its numbers, or open the table."
+            "Each bar starts where the one above ends. Thin lines are 90 % bands; hatched parts lie outside vLLM's "
+            "share. Hover for the formula with its numbers, or open the table."
         )
     )
     with st.expander(t("Every part exactly"), icon=":material/table:", key=key("exact")):

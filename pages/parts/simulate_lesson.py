@@ -24,7 +24,8 @@ STOPS = (
         title=mark("Paging"),
         kind="admitted",
         text=mark(
-            "r1 brings 18 tokens. It gets five blocks of four tokens: any free ones, one when it is needed. Only its last block has room to spare, and that is all that paging wastes."
+            "r1 brings 18 tokens. It gets five blocks of four tokens: any free ones, one when it is needed. Only its "
+            "last block has room to spare, and that is all that paging wastes."
         ),
     ),
     Stop(
@@ -32,7 +33,8 @@ STOPS = (
         title=mark("Sharing"),
         kind="shared",
         text=mark(
-            "r2 begins with the same system prompt. Its first three logical blocks are r1's physical ones (dashed frame): nothing is computed or stored twice."
+            "r2 begins with the same system prompt. Its first three logical blocks are r1's physical ones (dashed "
+            "frame): nothing is computed or stored twice."
         ),
     ),
     Stop(
@@ -40,7 +42,8 @@ STOPS = (
         title=mark("Preemption"),
         kind="preempted",
         text=mark(
-            "The pool is full and r1 needs one more block. The latest request, r3, gives all its blocks back and waits. They are hatched: free, but what stands in them can still be found."
+            "The pool is full and r1 needs one more block. The latest request, r3, gives all its blocks back and "
+            "waits. They are hatched: free, but what stands in them can still be found."
         ),
     ),
     Stop(
@@ -48,7 +51,8 @@ STOPS = (
         title=mark("Comeback"),
         kind="resumed",
         text=mark(
-            "r2 has finished, so r3 starts over. Six of its blocks are still there: 24 tokens are found in the cache, and only the rest, whose blocks were given to others meanwhile, is computed again."
+            "r2 has finished, so r3 starts over. Six of its blocks are still there: 24 tokens are found in the cache, "
+            "and only the rest, whose blocks were given to others meanwhile, is computed again."
         ),
     ),
     Stop(
@@ -56,7 +60,8 @@ STOPS = (
         title=mark("Cache hit"),
         kind="shared",
         text=mark(
-            "r1 and r2 are long gone, but the system prompt's blocks were never needed by others. r5 takes them back into use."
+            "r1 and r2 are long gone, but the system prompt's blocks were never needed by others. r5 takes them back "
+            "into use."
         ),
     ),
 )

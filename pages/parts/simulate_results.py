@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import pandas as pd
 import streamlit as st
@@ -14,6 +14,7 @@ from pages.parts import (
     simulate_charts,
     simulate_downloads,
     simulate_lesson,
+    simulate_over_time,
     simulate_state,
     simulate_v0,
     simulate_words,
@@ -30,7 +31,7 @@ from pages.parts.simulate_state import key, value
 from pages.parts.step_player import StepPlayer
 from planner.facts import PlanError
 from planner.failure_presets import FailureKind, failure_preset
-from planner.simulate import SimulationResult, SimulationSummary
+from planner.simulate import SimulationResult
 
 _QUIET_CHART = {"displayModeBar": False, "scrollZoom": False}
 _MOST_EVENTS = 2_000  # in the log's table, around the step
@@ -148,7 +149,8 @@ def stage(player: StepPlayer, job: SimulationJob) -> None:
     )
     st.caption(
         t(
-            "Keys: k plays and pauses, j and l step, n jumps to the next event, Home and End. On the map: arrows move the cursor, Enter picks its block, + and − zoom (or Ctrl and the wheel), Esc lets the request go."
+            "Keys: k plays and pauses, j and l step, n jumps to the next event, Home and End. On the map: arrows move "
+            "the cursor, Enter picks its block, + and − zoom (or Ctrl and the wheel), Esc lets the request go."
         )
     )
     looked_at = st.segmented_control(
@@ -264,89 +266,6 @@ def _log(player: StepPlayer, _job: SimulationJob, step: int) -> None:
     )
 
 
-def _over_time(player: StepPlayer, job: SimulationJob, step: int) -> None:
-    timeline = player.run.timeline
-    offload = job.setup.options.offload
-    names = [said(tier.name) for tier in offload.tiers] if offload else []
-    found = job.result.summary if job.result else None
-    usable = timeline.config.num_usable_blocks
-    peak = (
-        t(
-            "at most {used} of {usable}",
-            used=f"{found.peak_used_blocks:,}",
-            usable=f"{usable:,}",
-        )
-        if found
-        else ""
-    )
-    figures: list[tuple[str, Any, str]] = [
-        (
-            t("Blocks of the pool"),
-            simulate_charts.usage(timeline, step),
-            t("Blocks in use over the steps: {peak}.", peak=peak),
-        ),
-        (
-            t("Requests"),
-            simulate_charts.queue(timeline, step),
-            _queue_words(found),
-        ),
-        (
-            t("Prefix cache"),
-            simulate_charts.hits(timeline, step),
-            t("Prompt tokens looked up and found: {count} found.", count=f"{found.hit_tokens if found else 0:,}"),
-        ),
-        (
-            t("Tiers below the card"),
-            simulate_charts.tiers(timeline, names, step),
-            t("Blocks held by {names}.", names=_and(names)),
-        ),
-        (t("Bytes moved"), simulate_charts.moved(timeline, step), _moved_words(timeline)),
-    ]
-    drawn = [each for each in figures if each[1] is not None]
-    for place in range(0, len(drawn), 2):
-        for column, (title, figure, alt) in zip(st.columns(2, gap="medium"), drawn[place : place + 2], strict=False):
-            with column:
-                st.markdown(f"**{title}**")
-                st.plotly_chart(figure, key=key(f"chart_{title}"), config=_QUIET_CHART, alt=alt)
-    if timeline.tiers is not None:
-        st.caption(_moved_words(timeline))
-    st.caption(t("The upright line is the step of the map."))
-
-
-def _queue_words(found: SimulationSummary | None) -> str:
-    if found is None:
-        return ""
-    most = t(
-        "{peak_running} and {peak_waiting} at most",
-        peak_running=f"{found.peak_running:,}",
-        peak_waiting=f"{found.peak_waiting:,}",
-    )
-    return t(
-        "Running and waiting requests: {most}; {num_preemptions}.",
-        most=most,
-        num_preemptions=simulate_words.count(found.num_preemptions, "preemption"),
-    )
-
-
-def _moved_words(timeline: Any) -> str:  # a Timeline, with tiers or without
-    if timeline.tiers is None:
-        return ""
-    columns = timeline.tiers
-    thrash = sum(columns.thrashed_blocks)
-    told = t(
-        "{bytes_down} went down and {bytes_up} came back",
-        bytes_down=words.small_bytes(sum(columns.bytes_down)),
-        bytes_up=words.small_bytes(sum(columns.bytes_up)),
-    )
-    return t(
-        "{told}, in {seconds} s of loading; {hit_tokens} tokens were loaded instead of computed. {thrash} came back within 64 steps of going: thrash.",
-        told=told,
-        seconds=words.three_digits(sum(columns.seconds_moving)),
-        hit_tokens=f"{sum(columns.hit_tokens):,}",
-        thrash=simulate_words.count(thrash, "block"),
-    )
-
-
 def _without_paging(player: StepPlayer, job: SimulationJob, step: int) -> None:
     if job.result is None or not job.contiguous:
         st.info(
@@ -408,15 +327,11 @@ def _export(player: StepPlayer, _job: SimulationJob, _step: int) -> None:
     st.caption(t("The address of this page holds the pool, the workload, the seed and the step: share it as it is."))
 
 
-def _and(names: list[str]) -> str:
-    return t("{first} and {last}", first=names[0], last=names[1]) if len(names) > 1 else "".join(names)
-
-
 _FIRST_LOOK = mark("One request")
 _LOOKS: dict[str, Callable[[StepPlayer, SimulationJob, int], None]] = {
     _FIRST_LOOK: _one_request,
     mark("What happened"): _log,
-    mark("Over time"): _over_time,
+    mark("Over time"): simulate_over_time.over_time,
     mark("Without paging"): _without_paging,
     mark("Under V0"): _under_v0,
     mark("Export"): _export,

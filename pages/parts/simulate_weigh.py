@@ -159,7 +159,9 @@ def block_size_finding(points: Sequence[BlockSizePoint]) -> str:
     """What the block sizes show, in one or two sentences."""
     least, most = points[0], points[-1]
     told = t(
-        "From blocks of {block_size} to blocks of {block_size_2} tokens, empty slots grow from {empty_slots_fraction} to {empty_slots_fraction_2} of what is taken, while the block tables shrink from {peak_table_bytes} to {peak_table_bytes_2} bytes.",
+        "From blocks of {block_size} to blocks of {block_size_2} tokens, empty slots grow from {empty_slots_fraction} "
+        "to {empty_slots_fraction_2} of what is taken, while the block tables shrink from {peak_table_bytes} to "
+        "{peak_table_bytes_2} bytes.",
         block_size=least.block_size,
         block_size_2=most.block_size,
         empty_slots_fraction=_part(least.empty_slots_fraction),
@@ -171,7 +173,8 @@ def block_size_finding(points: Sequence[BlockSizePoint]) -> str:
         return t("{told} No prompt shares a prefix here.", told=told)
     best, last = max(points, key=lambda point: point.hit_fraction), most
     return t(
-        "{told} A hit ends on a block's edge: {hit_fraction} of the prompt tokens are found with blocks of {block_size}, {hit_fraction_2} with blocks of {block_size_2}.",
+        "{told} A hit ends on a block's edge: {hit_fraction} of the prompt tokens are found with blocks of "
+        "{block_size}, {hit_fraction_2} with blocks of {block_size_2}.",
         told=told,
         hit_fraction=_part(best.hit_fraction),
         block_size=best.block_size,
@@ -187,7 +190,8 @@ def claims(points: Sequence[ConcurrencyPoint]) -> list[tuple[bool | None, str]]:
     if high:
         worst = min(high, key=lambda point: point.paged_fraction)
         text = t(
-            "Paging keeps over 95 % of the slots it takes filled above {limit} requests at once: {share} with {running} at once.",
+            "Paging keeps over 95 % of the slots it takes filled above {limit} requests at once: {share} with "
+            "{running} at once.",
             limit=CLAIM_CONCURRENCY,
             share=_part(worst.paged_fraction),
             running=f"{worst.mean_running:.0f}",
@@ -196,7 +200,8 @@ def claims(points: Sequence[ConcurrencyPoint]) -> list[tuple[bool | None, str]]:
     else:
         most = max(points, key=lambda point: point.mean_running)
         text = t(
-            "No more than {running} requests ran at once on average, so the claim about {limit} and more cannot be judged here; paging kept {share} filled.",
+            "No more than {running} requests ran at once on average, so the claim about {limit} and more cannot be "
+            "judged here; paging kept {share} filled.",
             running=f"{most.mean_running:.0f}",
             limit=CLAIM_CONCURRENCY,
             share=_part(most.paged_fraction),
@@ -213,7 +218,8 @@ def claims(points: Sequence[ConcurrencyPoint]) -> list[tuple[bool | None, str]]:
     low, top = points[0], points[-1]
     if abs(low.paged_fraction - top.paged_fraction) < 0.02:
         text = t(
-            "It is a matter of more requests: with {max_num_seqs} at once paging keeps {share}, with {max_num_seqs_2} {share_2}. Lengths and block size decide, not concurrency.",
+            "It is a matter of more requests: with {max_num_seqs} at once paging keeps {share}, with {max_num_seqs_2} "
+            "{share_2}. Lengths and block size decide, not concurrency.",
             max_num_seqs=low.max_num_seqs,
             share=_part(low.paged_fraction),
             max_num_seqs_2=top.max_num_seqs,

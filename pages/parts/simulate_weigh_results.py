@@ -77,7 +77,8 @@ def concurrency(job: WeighJob) -> None:
         st.table(pd.DataFrame(rows), border="horizontal", hide_index=True, alt=t("Use of memory by requests at once"))
         st.caption(
             t(
-                "Taken slots that hold a token: of the blocks in use, or of the runs that were reserved. Prefix sharing is off."
+                "Taken slots that hold a token: of the blocks in use, or of the runs that were reserved. Prefix "
+                "sharing is off."
             )
         )
 

@@ -147,7 +147,8 @@ def _hits(summary: SimulationSummary) -> str:
 def stopped_words(summary: SimulationSummary) -> str:
     """What a run that ended early still shows."""
     return t(
-        "Stopped after {num_steps} steps: {num_finished} requests were served, {num_unfinished} were not. What was simulated until then is shown.",
+        "Stopped after {num_steps} steps: {num_finished} requests were served, {num_unfinished} were not. What was "
+        "simulated until then is shown.",
         num_steps=words.count(summary.num_steps),
         num_finished=words.count(summary.num_finished),
         num_unfinished=words.count(summary.num_unfinished),

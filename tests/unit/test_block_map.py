@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pages.parts import simulate_charts, simulate_downloads, simulate_words
-from pages.parts.simulate_inputs import rows_from
 from pages.parts.simulate_lesson import STOPS, stop_at
 from pages.parts.simulate_request import (
     FAILURES,
@@ -28,6 +27,7 @@ from pages.parts.simulate_request import (
     workload_of_link,
 )
 from pages.parts.simulate_setup import goals, setup, start_for, with_plan
+from pages.parts.simulate_sources import rows_from
 from pages.parts.simulate_weigh import WeighJob, block_size_finding, claims, switch_finding
 from pages.parts.step_player import Run, StepPlayer, View, group_words
 from planner.block_events import BlockEvent

@@ -16,7 +16,9 @@ from pages.parts.sentence_templates import templates
 
 # English words that stand in a row although the sentence is translated: names of code, logs, lists of values.
 _LEFT_OVER = re.compile(r"(?<![\w`/.=-])[a-z]{3,}[,;]? (?:[a-z]{2,}[,;]? )?[a-z]{3,}(?![\w=])")
-_QUOTED = re.compile(r"`[^`]*`|“[^”]*”|'[^']*'|got an unexpected keyword argument|python -m live fetch|quantization \S+")
+_QUOTED = re.compile(
+    r"`[^`]*`|“[^”]*”|'[^']*'|got an unexpected keyword argument|python -m live fetch|quantization \S+"
+)
 _LISTED = re.compile(r"(?:[\w'-]+, )+[\w'-]+")  # formats, methods, kinds: names with commas between them
 
 
