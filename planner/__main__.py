@@ -1,4 +1,4 @@
-"""`python -m planner`: plan, fit, reconcile, score, simulate and workload on the command line, by the same code as the pages."""
+"""`python -m planner`: every command by name, computed by the same code as the pages."""
 
 from __future__ import annotations
 
