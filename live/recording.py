@@ -173,6 +173,11 @@ class Recording:
                 series=tuple(_series(connection)),
             )
 
+    def series_names(self) -> tuple[str, ...]:
+        """The names of all series, as `summary` tells them, without the rest of it."""
+        with self._reading() as connection:
+            return tuple(_series(connection))
+
     def about(self, key: str) -> str | None:
         """A setting that is kept with the recording; None where there is none."""
         with self._reading() as connection:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +21,12 @@ from pages.parts.language import t
 from pages.parts.simulate_charts import BLUE, GREY, INK, ORANGE, RED
 from pages.parts.watch_evidence import PROBE_PREEMPTIONS
 from pages.parts.watch_expected import Expectation
-from planner.units import MIB
+from planner.units import GIB, MIB
 
 Part = dict[str, Any]  # a piece of a figure, as Plotly writes it
 _BAND = "rgba(138, 147, 156, 0.35)"
-_MOST_GAPS, _MOST_MARKS = 100, 30
+_MOST_GAPS, _MOST_MARKS, _MOST_CARDS = 100, 30, 16
+_CARD_SERIES = re.compile(r"nvml/(\d{1,3})/used_bytes")
 _HIGHEST_CAPACITY = 2.0  # of the engine's pool that the plan's may be to be drawn beside it
 
 
@@ -115,6 +118,23 @@ def offload(stage: Stage) -> go.Figure:
         _line(stage, t("loaded"), _rate(stage, "offload_load_bytes") / MIB, BLUE),
     ]
     return _over_time(lines, stage, "MiB/s")
+
+
+def card_series(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of a recording's series that tell the memory of cards in use, by the card's number."""
+    found = ((match, name) for name in names if (match := _CARD_SERIES.fullmatch(name)) is not None)
+    return tuple(name for _, name in sorted((int(match[1]), name) for match, name in found))[:_MOST_CARDS]
+
+
+def cards(stage: Stage, names: Sequence[str]) -> go.Figure:
+    """GiB in use on each card of the engine's machine, of all processes, as NVML told."""
+    dashes = itertools.cycle(("solid", "dash", "dot", "dashdot"))
+    colours = itertools.cycle((BLUE, ORANGE, RED, GREY, INK))
+    lines = [
+        _line(stage, t("card {number}", number=name.split("/")[1]), stage.whole(name) / GIB, colour, dash=dash)
+        for name, colour, dash in zip(names, colours, dashes, strict=False)
+    ]
+    return _over_time(lines, stage, "GiB")
 
 
 def _share(stage: Stage, stem: str, unit: str) -> Numbers:

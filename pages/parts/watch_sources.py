@@ -17,6 +17,7 @@ from pages.parts.said import said
 from pages.parts.watch_state import key
 
 _SAYINGS_SECONDS = 5.0
+_FOLLOW_SECONDS = 1.0
 
 
 def choose_engine() -> None:
@@ -168,6 +169,15 @@ def replay_controls(replay: Replay) -> None:
         )
         st.info(text, icon=":material/smart_display:")
     st.caption(t("Recording {name} of {address}", name=name, address=address))
+    seconds = None if watch_state.value("is_paused") else _FOLLOW_SECONDS
+    st.fragment(_time_controls, run_every=seconds, key=key("part_time"))(replay)
+
+
+def _time_controls(replay: Replay) -> None:
+    """Speed and place, which follows what plays."""
+    if watch_state.replay() is not replay:
+        st.rerun()  # it was closed here
+    watch_state.follow_place(replay)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.slider(
             t("Speed (times)"),
@@ -177,10 +187,8 @@ def replay_controls(replay: Replay) -> None:
             on_change=watch_state.set_speed,
             width=180,
         )
-        seconds = max(1, (replay.end_ms - replay.start_ms) // 1000)
-        if watch_state.value("place") is None or watch_state.value("place") > seconds:
-            watch_state.keep("place", 0)
-        st.slider(t("Jump to (s from the start)"), 0, seconds, key=key("place"), on_change=watch_state.seek, width=260)
+        longest = watch_state.length_seconds(replay)
+        st.slider(t("Jump to (s from the start)"), 0, longest, key=key("place"), on_change=watch_state.seek, width=260)
         if replay.is_paused:
             st.button(t("Play"), key=key("play"), icon=":material/play_arrow:", on_click=replay.play)
         else:

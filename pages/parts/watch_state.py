@@ -254,6 +254,16 @@ def seek() -> None:
         held.seek(held.start_ms + int(value("place") * 1000))
 
 
+def length_seconds(played: Replay) -> int:
+    """How long a recording lasts, in whole seconds and at least one."""
+    return max(1, (played.end_ms - played.start_ms) // 1000)
+
+
+def follow_place(played: Replay) -> None:
+    """Put the slider where the recording is; only before it is drawn."""
+    keep("place", min(length_seconds(played), (played.position_ms() - played.start_ms) // 1000))
+
+
 # -- the plan ---------------------------------------------------------------------------------------------------------
 
 

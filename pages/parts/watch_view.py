@@ -120,7 +120,9 @@ def _charts(watched: Watched, interval_ms: int) -> None:
     if seen is None:
         return
     seconds = 60.0 * float(watch_state.value("minutes"))
-    window = watched.window(watch_seen.series_names(seen.sample), seconds)
+    recording = watch_seen.recording_of(watched)
+    cards = () if recording is None else watch_charts.card_series(recording.series_names())
+    window = watched.window((*watch_seen.series_names(seen.sample), *cards), seconds)
     stage = watch_charts.Stage(
         drawn=drawn(window, interval_ms, _MOST_POINTS),
         identity=seen.sample.identity,
@@ -138,6 +140,8 @@ def _charts(watched: Watched, interval_ms: int) -> None:
         _chart(t("Prefix hits"), watch_charts.hits(stage), "hits")
     with right:
         _offload(stage)
+    if cards:
+        _chart(t("Memory of the machine's cards in use"), watch_charts.cards(stage, cards), "cards")
     watch_tiers.tiers(seen)
     _events(stage)
 

@@ -247,6 +247,21 @@ def test_a_recording_plays_and_says_what_it_sees(open_watch: OpenPage, folder: P
     assert "Nothing is watched yet" in said(app)
 
 
+def test_the_place_follows_what_plays(open_watch: OpenPage, folder: Path) -> None:
+    write_recording(folder / "calm.kvscope", [snapshot(second, kv_usage_fraction=0.2) for second in range(300)])
+    app = open_watch()
+    app.button(key="watch_replay_chosen").click().run()
+    replay = app.session_state["watch_replay"]
+    replay.pause()
+    replay.seek(replay.start_ms + 120_000)
+    app.run()
+
+    assert not app.exception
+    assert app.slider(key="watch_place").value == 120
+    app.slider(key="watch_place").set_value(30).run()
+    assert replay.position_ms() == replay.start_ms + 30_000
+
+
 def test_a_damaged_recording_is_one_sentence(open_watch: OpenPage, folder: Path) -> None:
     (folder / "broken.kvscope").write_bytes(os.urandom(4096))
     app = open_watch()
