@@ -11,7 +11,7 @@ from planner.startup_lines import Record, joined, last_joined
 from planner.startup_matches import shown_line
 
 _STARTED = re.compile(
-    r"Application startup complete|Starting vLLM (?:API )?server (?:\d+ )?on |Uvicorn running on|Avg prompt throughput: "
+    r"Application startup complete|Starting vLLM (?:API )?server (?:\d+ )?on |Uvicorn running on|Avg prompt throughput: |Processed prompts: "
     r"|\"(?:GET|POST) /(?:v1|health|metrics)[^\"]* HTTP/1\.\d\" 200"
 )
 _MEMORY_FAILURE = re.compile(
@@ -108,6 +108,7 @@ def _may_tell(text: str) -> bool:
         or "server " in text
         or "Uvicorn" in text
         or "throughput: " in text
+        or "Processed prompts" in text
         or "HTTP/1" in text
         or "available" in text
         or "emory on" in text

@@ -137,8 +137,14 @@ class StartupLog:
     def bounding_rank(self, name: str) -> RankMemory | None:
         """The rank whose figure `memory(name)` is."""
         found = [rank for rank in self.ranks if getattr(rank, name) is not None]
+        if not found:
+            return None
         choose = min if name in _LEAST_COUNTS else max
-        return choose(found, key=lambda rank: getattr(rank, name).best_bytes) if found else None
+        bound = getattr(choose(found, key=lambda rank: getattr(rank, name).best_bytes), name)
+        equal = [rank for rank in found if bound.low_bytes <= getattr(rank, name).best_bytes <= bound.high_bytes]
+        return min(
+            equal, key=lambda rank: _width(getattr(rank, name))
+        )  # of equal figures the one with the most decimals
 
     def line_of(self, name: str) -> LogLine | None:
         """The line that says the fact `name`, of the start or of the rank that bounds it; None for a derived one."""
@@ -166,6 +172,10 @@ class StartupLog:
             size, rest = divmod(self.kv_cache_tokens, self.num_gpu_blocks)
             return size if rest == 0 and size in _BLOCK_SIZES else None
         return block_size_of(self.num_gpu_blocks, self.max_model_len, self.max_concurrency)
+
+
+def _width(estimate: Estimate) -> int:
+    return estimate.high_bytes - estimate.low_bytes
 
 
 _LEAST_COUNTS = frozenset({"available_kv", "free_at_start", "kv_given", "suggested_kv_to_fit", "suggested_kv_to_fill"})

@@ -29,7 +29,7 @@ def _reading(log: StartupLog, start: Start, *, is_cut: bool) -> Iterator[Finding
     if log.num_starts > 1:
         text = f"The log holds {log.num_starts} starts; this is number {log.start_number}."
         yield Finding(code="log-several-starts", severity="info", text=text)
-    if is_cut:
+    if is_cut or start.num_left_out:
         text = "The log is longer than what is read of one; its end was left out."
         yield Finding(code="log-cut", severity="warning", text=text)
     if start.is_folded:

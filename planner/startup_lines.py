@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 
 _BATCH = 20_000
 _LOOK_AHEAD = 12
 LONGEST_LINE = 200_000
+_MOST_OF_A_KIND, _MOST_ERRORS = 1_000, 5_000  # the largest starts print a line for each of hundreds of ranks
+_FIGURES = "0123456789.,x GiBtokensecdan:`()/=-\r"
 _LONGEST_KEPT = 2_000
 _COLOURS = re.compile(
     r"(?:\x1b|\\u001b|\\x1b|\\033|\^\[|\u241b)\[[0-9;?]*[A-Za-z]|\[\d{1,3}(?:;\d{1,3})*m|[\x00\u200b\ufeff]"
@@ -64,16 +66,41 @@ def is_relevant(line: str) -> bool:
     return (
         "iB" in line or "GB" in line or "blocks" in line or "KV" in line or "config" in line or "ersion" in line
         or "args" in line or "ackend" in line or "load" in line or "startup" in line or "rror" in line
-        or "erver" in line or "HTTP/1" in line or "memory" in line or "size" in line or "rank " in line
+        or "server " in line or "HTTP/1" in line or "memory" in line or "size" in line or "rank " in line
         or "num_batched" in line or "device" in line or "compile" in line or "GPU " in line or "model " in line
         or "max seq len" in line or "usage is" in line or "runner" in line or "concurrency" in line
         or "padding" in line or "raph" in line or "xpert" in line or "Model Runner" in line
-        or "etected platform" in line or "rchitecture: " in line or "Auto-fit" in line
+        or "etected platform" in line or "failed" in line or "LLM engine" in line or "throughput: " in line or "Processed prompts" in line or "rchitecture: " in line or "Auto-fit" in line
     )  # fmt: skip
 
 
-def records(lines: Iterable[str], *, first: int = 1) -> Iterator[Record]:
-    """The records of `lines`, the first of which has the number `first`."""
+@dataclass(slots=True)
+class Repeats:
+    """How often each kind of line stood in a start: one that stands there thousands of times tells nothing more of it."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    num_left_out: int = 0
+
+    def are_enough(self, line: str) -> bool:
+        """Whether as many lines of this one's kind were read as a start prints; counts the line."""
+        at = line.find(".py:")
+        kind = line[at - 12 : at + 9] if at >= 0 else line[-120:].rstrip(_FIGURES)[-16:]
+        count = self.counts.get(kind, 0) + 1
+        self.counts[kind] = count
+        if count <= _MOST_OF_A_KIND or (count <= _MOST_ERRORS and "rror" in line):
+            return False
+        self.num_left_out += 1
+        return True
+
+    def forget(self) -> None:
+        """Another start begins."""
+        self.counts.clear()
+        self.num_left_out = 0
+
+
+def records(lines: Iterable[str], *, first: int = 1, repeats: Repeats | None = None) -> Iterator[Record]:
+    """The records of `lines`, the first of which has the number `first`; without what `repeats` has had enough of."""
+    repeats = repeats or Repeats()
     source = iter(lines)
     batch = list(islice(source, _BATCH))
     was_traffic = False
@@ -84,7 +111,7 @@ def records(lines: Iterable[str], *, first: int = 1) -> Iterator[Record]:
             is_traffic = "throughput: " in line or "HTTP/1" in line
             if is_traffic and was_traffic:
                 continue  # the first tells that the engine runs; nothing else does a hundred thousand times
-            if is_relevant(line):
+            if is_relevant(line) and not repeats.are_enough(line):
                 was_traffic = is_traffic
                 yield from _expand(first + index, line, batch_and_more, index)
         first += len(batch)

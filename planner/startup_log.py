@@ -6,10 +6,12 @@ several starts, the last one counts; `read_starts` gives all of them.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from planner.startup_facts import FailedStart, LogLine, RankMemory, ReleaseReading, StartOutcome, StartupLog
-from planner.startup_lines import records
+from planner.startup_lines import Repeats, records
 from planner.startup_start import Start
 from planner.startup_summary import finish
 from planner.startup_wraps import unwrapped
@@ -43,7 +45,7 @@ def read_starts(text: str) -> tuple[StartupLog, ...]:
 
 def read_lines(lines: Iterable[str], *, is_cut: bool = False) -> tuple[StartupLog, ...]:
     """The facts of each start in the lines of a log; `is_cut` when they are not all that the log has."""
-    starts = list(_starts(lines))[-_MOST_STARTS:]
+    starts = deque(_starts(lines), maxlen=_MOST_STARTS)
     environment = next((start.environment_version for start in starts if start.environment_version), None)
     return tuple(
         finish(start, number=number, num_starts=len(starts), environment=environment, is_cut=is_cut)
@@ -52,10 +54,11 @@ def read_lines(lines: Iterable[str], *, is_cut: bool = False) -> tuple[StartupLo
 
 
 def _starts(lines: Iterable[str]) -> Iterator[Start]:
-    start = Start()
-    for record in records(lines):
+    start, repeats = Start(), Repeats()
+    for record in records(lines, repeats=repeats):
         following = start.take(record)
         if following is not None:
-            yield start
+            yield replace(start, num_left_out=repeats.num_left_out)
+            repeats.forget()
             start = following
-    yield start
+    yield replace(start, num_left_out=repeats.num_left_out)

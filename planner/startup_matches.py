@@ -20,7 +20,7 @@ _KNOWN_OTHERWISE = re.compile(
     r"|B/s|with config: |args: |Profiling CUDA graph memory|HTTP/1|KV connector|RAM|nvidia-smi|MiB /|first-capture|cpu_offload"
     r"|shared memory|shm|prefix ca|to store kv cache|reuses KV cache|kv_cache_dtype|--kv-cache-memory|[Ff]ree memory after profiling"
     r"|worker init memory snapshot|Peak GPU memory after loading|Encoder graph capturing|1~3 GiB memory"
-    r"|sleep freed|backed up in CPU|In v0\.19, CUDA graph memory|Multiplying the GPU KV cache size|Memory profiling takes|KV cache layout|Chunked prefill"
+    r"|sleep freed|backed up in CPU|In v0\.19, CUDA graph memory|Multiplying the GPU KV cache size|Memory profiling takes|KV cache layout|KV cache format|scaling factor|Chunked prefill"
 )
 
 
@@ -45,7 +45,9 @@ def find_messages(record: Record) -> list[Found]:
     """The known messages in a record; one that the paste wrapped is found with the lines below."""
     here, begun = (_in_kept if len(record.text) <= _LONGEST_KEPT else _in_text)(record.text)
     found = [replace(one, line=LogLine(number=record.number, text=one.line.text)) for one in here]
-    return found + _wrapped(record, begun) if begun else found
+    if begun:
+        found += _wrapped(record, begun)
+    return found + _broken(record) if "iB" in record.text else found
 
 
 def _in_text(text: str) -> tuple[tuple[Found, ...], tuple[MessageText, ...]]:
@@ -88,6 +90,21 @@ def _wrapped(record: Record, begun: tuple[MessageText, ...]) -> list[Found]:
         for message in begun
         for match in message.pattern.finditer(whole)
         if match.start() < len(record.text)
+    ]
+
+
+def _broken(record: Record) -> list[Found]:
+    """The messages that a paste broke within the words they are known by: they end in the lines below the record."""
+    text, whole = record.text, joined(record)
+    if len(whole) <= len(text):
+        return []
+    return [
+        _found(message, match, record.number, last_joined(record))
+        for _, messages in TEXTS_BY_PIECE
+        for message in messages
+        if message.anchor not in text and message.anchor in whole
+        for match in message.pattern.finditer(whole)
+        if match.start() < len(text)
     ]
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from planner.facts import Basis, Estimate
 from planner.startup_endings import Ending
 from planner.startup_facts import LogLine
-from planner.startup_lines import Record
+from planner.startup_lines import Record, joined
 from planner.startup_matches import Found, find_messages, looks_like_memory, shown_line
+from planner.startup_ranks import process_before
 from planner.startup_settings import read_settings
 from planner.startup_texts import BYTE_FACTS, COUNT_FACTS, GIB_FACTS, NUMBER_FACTS
 from planner.units import GIB
@@ -34,6 +36,9 @@ _REPEATS = frozenset(
     ]
 )
 
+_UNFINISHED = ("LLM engine", "config:", ",", "...")  # how the engine's line ends where a paste broke it
+_LEFT_OUT = re.compile(r",\s*\.\.\.,?\s")
+
 
 @dataclass(slots=True)
 class Said:
@@ -53,12 +58,14 @@ class Start:
     contradictions: dict[str, list[Said]] = field(default_factory=dict)
     sources: set[tuple[str, str, int]] = field(default_factory=set)  # (message, file, line of its log call)
     places: set[str] = field(default_factory=set)  # "rank 1 in world size 2 is assigned as ... TP rank 1"
+    workers: set[str] = field(default_factory=set)  # the places that workers' names state, whatever they print
     banners: set[str] = field(default_factory=set)  # the processes that printed one
     unread: list[LogLine] = field(default_factory=list)
     settings: dict[str, tuple[tuple[str, object], ...]] = field(default_factory=dict)
     ending: Ending = field(default_factory=Ending)
     environment_version: LogLine | None = None
     last_wrapped: int = 0  # the last line that a wrapped message took in
+    num_left_out: int = 0  # lines of a kind that the start holds thousands of
     is_folded: bool = False  # Ray left out the other ranks' equal lines
 
     def take(self, record: Record) -> Start | None:
@@ -68,6 +75,8 @@ class Start:
             following = Start()
             following.take(record)
             return following
+        if "(Worker" in record.text:
+            self.workers.add(process_before(record.text, 0).rank)
         for one in found:
             self._put(one)
             self.last_wrapped = max(self.last_wrapped, one.last_number)
@@ -155,9 +164,12 @@ class Start:
         figures[name] = said
 
     def _take_settings(self, record: Record) -> None:
-        if "onfig: " not in record.text and "args: " not in record.text and "Namespace(" not in record.text:
+        text = record.text
+        if "LLM engine" in text and text.rstrip().endswith(_UNFINISHED):
+            text = _LEFT_OUT.sub(", ", joined(record))
+        if "onfig: " not in text and "args: " not in text and "Namespace(" not in text:
             return
-        settings = read_settings(record.number, record.text)
+        settings = read_settings(record.number, text)
         if settings is not None:
             self.settings[settings.kind] = settings.pairs
             for one in settings.facts:

@@ -20,10 +20,17 @@ _PLAIN = frozenset(field.name for field in fields(StartupLog)) - {
 def finish(start: Start, *, number: int, num_starts: int, environment: LogLine | None, is_cut: bool) -> StartupLog:
     """The facts of a start that was read to its end."""
     facts = dict(start.facts)
+    ending = start.ending.failed
+    if (
+        ending is not None
+        and ending.reading is not None
+        and ending.reading.max_model_len
+        and "max_model_len" not in facts
+    ):
+        facts["max_model_len"] = Said(value=ending.reading.max_model_len, line=ending.line)
     _translate(facts)
     values: dict[str, Any] = {name: said.value for name, said in facts.items() if name in _PLAIN}
     derived = _derive(start, values)
-    ending = start.ending.failed
     log = StartupLog(
         ranks=tuple(_rank(name, said) for name, said in sorted(start.ranks.items())),
         release=read_release(facts.get("vllm_version"), start.sources, environment),
@@ -95,14 +102,15 @@ def _derive(start: Start, values: dict[str, Any]) -> dict[str, str]:
     loads = {runner[file] for key, file, _ in start.sources if key == "load" and file in runner}
     if len(loads) == 1 and values.get("engine") == "v1":
         derived.add("model_runner", loads.pop(), "the source file that printed the load")
-    _derive_pool(derived)
+    _derive_pool(start, derived)
     return derived.reasons
 
 
 def _derive_split(start: Start, derived: _Derived) -> None:
+    places = start.ranks.keys() | start.workers
     for name, tag in (("tensor_parallel_size", "TP"), ("pipeline_parallel_size", "PP"), ("data_parallel_size", "DP")):
-        numbers = [int(found[1]) for rank in start.ranks if (found := re.search(rf"{tag}(\d+)", rank)) is not None]
-        if numbers and (tag == "TP" or max(numbers) > 0):
+        numbers = [int(found[1]) for rank in places if (found := re.search(rf"{tag}(\d+)", rank)) is not None]
+        if numbers and max(numbers) > 0:  # a name states its place only along an axis of several
             derived.add(name, max(numbers) + 1, f"the workers' names run to {tag}{max(numbers)}")
     for name, tag in (("tensor_parallel_size", "TP"), ("pipeline_parallel_size", "PP")):
         derived.add(name, _num_places(start.places, tag), "every rank of the world prints its place")
@@ -110,11 +118,12 @@ def _derive_split(start: Start, derived: _Derived) -> None:
         derived.add("enable_expert_parallel", True, "the workers' names count expert-parallel ranks")
 
 
-def _derive_pool(derived: _Derived) -> None:
+def _derive_pool(start: Start, derived: _Derived) -> None:
     """V0 prints blocks and no tokens; the block size is printed seldom."""
     values = derived.values
     blocks = values.get("num_gpu_blocks")
-    if values.get("engine") == "v0" and blocks:
+    is_printed_as_blocks = any(key == "blocks_v0" for key, _, _ in start.sources)  # V0, and V1 of 0.7
+    if blocks and (values.get("engine") == "v0" or is_printed_as_blocks):
         size = values.get("printed_block_size") or block_size_of(
             blocks, values.get("max_model_len"), values.get("max_concurrency")
         )

@@ -113,13 +113,15 @@ TEXTS: tuple[MessageText, ...] = (
     _text("blocks", "num_gpu_blocks is:", r"num_gpu_blocks is: *<count:num_gpu_blocks>"),
     _text("block_size", "block size to ", r"(?:kv cache|attention) block size to <count:printed_block_size>\b"),
     _text("padding", "padding layers", r"Add <count:padding_layers> padding layers"),
+    _text("length", "Using max model len", r"Using max model len <count:max_model_len>"),
     _text("auto_fit", "Auto-fit max_model_len", r"Auto-fit max_model_len: reduced from \d+ to <count:max_model_len_served>"),
     _text("auto_full", "Auto-fit max_model_len", r"Auto-fit max_model_len: full model context length <count:max_model_len_served>"),
     _text("equivalent", "is equivalent to", r"The current --gpu-memory-utilization=<number:gpu_memory_utilization> is equivalent "
           r"to --gpu-memory-utilization=<number:equivalent_utilization>"),
     _text("estimate_off", "CUDA graph memory profiling is disabled", r"increasing --gpu-memory-utilization from <number:gpu_memory_utilization> to "),
+    _text("estimate_later", "--gpu-memory-utilization from", r"increase --gpu-memory-utilization from <number:gpu_memory_utilization> to "),
     # -- what was started
-    _text("engine", "LLM engine ", r"Initializing (?:a V[01]|an) LLM engine (?:\(v?<word:vllm_version>\) )?with config"),
+    _text("engine", "LLM engine", r"Initializing (?:a V[01]|an) LLM engine (?:\(v?<word:vllm_version>\) )?with config"),
     _text("server", "server version", r"vLLM (?:API )?server version v?<word:vllm_version>"),
     _text("arguments", "args: ", r"non-default args: \{|\bargs: Namespace\("),
     _text("logo", " version ", r"█ +version +v?<word:vllm_version>"),
