@@ -12,7 +12,7 @@ import msgspec
 from live.kv_events import KvEventEndpoints
 from live.kv_events_beside import KvEventsBeside
 from live.probe_feed import ProbeBeside
-from live.recorder import Beside, Extras
+from live.recorder import Beside, Extras, sample_all
 from planner.facts import PlanError
 
 ENDPOINTS_KEY = "beside"  # of a recording's `about`
@@ -84,15 +84,8 @@ class BesideSet:
 
     def sample(self) -> Extras:
         """What all of them have now; one that fails costs the others nothing."""
-        numbers: dict[str, float] = {}
-        frames: list[tuple[str, bytes]] = []
         with self._lock:
-            for member in self._members:
-                with suppress(Exception):  # whatever is beside the metrics never costs a tick
-                    found = member.sample()
-                    numbers.update(found.numbers)
-                    frames.extend(found.frames)
-        return Extras(numbers=numbers, frames=tuple(frames))
+            return sample_all(self._members)
 
     def sayings(self) -> tuple[str, ...]:
         """A sentence of each that has something to say, such as that its publisher is not heard."""

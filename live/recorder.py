@@ -77,6 +77,18 @@ def _fallen(earlier: EngineSnapshot, later: EngineSnapshot) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for old, new in pairs if old is not None for name in fell_back(old, new)))
 
 
+def sample_all(members: Sequence[Beside]) -> Extras:
+    """What all of `members` have now; one that fails costs the others and the tick nothing."""
+    numbers: dict[str, float] = {}
+    frames: list[tuple[str, bytes]] = []
+    for member in members:
+        with suppress(Exception):  # whatever is beside the metrics never costs a tick
+            found = member.sample()
+            numbers.update(found.numbers)
+            frames.extend(found.frames)
+    return Extras(numbers=numbers, frames=tuple(frames))
+
+
 class Recorder:
     """Polls `source` into `store`. `tick` does one poll; `start` has a thread do so until `stop`, which closes the store."""
 
@@ -150,17 +162,7 @@ class Recorder:
         if not snapshot.engines:
             text = f"{self._source.address} answers, but exports no vLLM metrics; check the port and the path."
             return self._failed(NOT_VLLM, text, began_ms)
-        return self._good(snapshot, self._all_extras())
-
-    def _all_extras(self) -> Extras:
-        numbers: dict[str, float] = {}
-        frames: list[tuple[str, bytes]] = []
-        for beside in self._beside:
-            with suppress(Exception):  # what is beside the metrics never costs a tick
-                found = beside.sample()
-                numbers.update(found.numbers)
-                frames.extend(found.frames)
-        return Extras(numbers=numbers, frames=tuple(frames))
+        return self._good(snapshot, sample_all(self._beside))
 
     def _good(self, snapshot: EngineSnapshot, extras: Extras) -> WatchStatus:
         with self._store_lock:
