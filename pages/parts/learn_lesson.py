@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from pages.parts import words
 from planner.facts import PlanError
 
 Grading = Literal["right", "near", "wrong"]
@@ -105,3 +106,12 @@ def after(attempt: Attempt, given: float, result: Grade) -> Attempt:
         saw_answer=attempt.saw_answer,
         last_given=given,
     )
+
+
+def answer_words(exercise: Exercise) -> str:
+    """The answer as one reads it: the choice, or the number with its unit."""
+    if exercise.choices:
+        return exercise.choices[int(exercise.answer)]
+    whole = float(exercise.answer).is_integer()
+    number = f"{exercise.answer:,.0f}" if whole else words.three_digits(exercise.answer)
+    return f"{number} {exercise.unit}."

@@ -9,14 +9,15 @@ from urllib.parse import urlencode
 import pandas as pd
 import streamlit as st
 
-from pages.parts import learn_state, words
+from pages.parts import learn_state, report_learn, words
 from pages.parts.language import t
 from pages.parts.learn_bill import attention_kinds, cost_of_a_token, weights
 from pages.parts.learn_blocks import paging, preemption, sharing
 from pages.parts.learn_budget import budget
-from pages.parts.learn_lesson import Attempt, Exercise, Grade, Lesson, after, grade
+from pages.parts.learn_lesson import Attempt, Exercise, Grade, Lesson, after, answer_words, grade
 from pages.parts.learn_live import reading
 from pages.parts.learn_state import Learner, key
+from pages.parts.report_button import About, report_button
 from planner.facts import PlanError
 
 _MAKERS: dict[str, Callable[[Learner], Lesson]] = {
@@ -85,6 +86,9 @@ def lesson(slug: str, learner: Learner) -> None:
         shown.figure()
     _exercise(shown)
     _traps(shown)
+    title = learn_state.titles()[slug]
+    about = About(title=t("Learn: {lesson}", lesson=title), subject=learner.model_id)
+    report_button("learn", about, lambda: report_learn.handout(title, shown))
     _neighbours(slug)
 
 
@@ -141,7 +145,11 @@ def _feedback(shown: Lesson, given: float | None) -> None:
         _say(shown.exercise, grade(shown.exercise, given), attempt)
     if attempt.saw_answer and not attempt.is_solved:
         st.info(
-            t("{answer} {explanation}", answer=_answer_words(shown.exercise), explanation=shown.exercise.explanation)
+            t(
+                "{answer} {explanation}",
+                answer=f"**{answer_words(shown.exercise)}**",
+                explanation=shown.exercise.explanation,
+            )
         )
 
 
@@ -154,13 +162,6 @@ def _say(exercise: Exercise, result: Grade, attempt: Attempt) -> None:
         st.warning(t("Not yet. Try again, or take the hint."), icon=":material/close:")
     else:
         st.warning(t("Not yet. Take the hint, or see the answer."), icon=":material/close:")
-
-
-def _answer_words(exercise: Exercise) -> str:
-    if exercise.choices:
-        return exercise.choices[int(exercise.answer)]
-    number = f"{exercise.answer:,.0f}" if float(exercise.answer).is_integer() else words.three_digits(exercise.answer)
-    return f"**{number} {exercise.unit}.**"
 
 
 def _traps(shown: Lesson) -> None:
@@ -207,12 +208,15 @@ def teacher(learner: Learner) -> None:
     for place, each in enumerate(lessons):
         with st.expander(f"{place + 1}. {learn_state.titles()[each.slug]}", key=key(f"teach_{each.slug}")):
             _answers(each)
+    links = {slug: lesson_link(slug) for slug in learn_state.SLUGS}
+    about = About(title=t("A workshop on vLLM's memory"), subject=learner.model_id)
+    report_button("workshop", about, lambda: report_learn.workshop(learn_state.titles(), lessons, links))
 
 
 def _answers(each: Lesson) -> None:
     st.markdown(f"*{each.goal}*")
     st.markdown(each.exercise.question)
-    st.markdown(f"{_answer_words(each.exercise)} {each.exercise.explanation}")
+    st.markdown(f"**{answer_words(each.exercise)}** {each.exercise.explanation}")
     for slip in each.exercise.slips:
         number = words.three_digits(slip.value)
         st.markdown(t("Who answers {value}: {text}", value=number, text=slip.text))

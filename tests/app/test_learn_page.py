@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import html
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.parts import learn_state, learn_view
+from pages.parts import learn_state, learn_view, report_learn
 from pages.parts.learn_lesson import Lesson
 from pages.parts.learn_state import SLUGS, Learner
+from pages.parts.report_button import About, _report
+from pages.parts.report_html import to_html
+from pages.parts.report_sections import Section
 from planner.model_catalog import catalogue_documents
 from planner.planning import answer
 from planner.request import PlanRequest
@@ -135,3 +139,28 @@ def test_teachers_view_has_every_answer_and_link_within_the_time(
     assert all(lesson.exercise.explanation in said for lesson in lessons.values())
     assert all(any(f"lesson={slug}" in link for link in links) for slug in SLUGS)
     assert sum(lesson.minutes for lesson in lessons.values()) < learn_view.WORKSHOP_MINUTES
+
+
+def text_of(sections: Sequence[Section]) -> str:
+    about = About(title="Learn", subject="Qwen/Qwen3-8B")
+    return html.unescape(to_html(_report(about, lambda: sections, None)))
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_handout_has_question_and_traps_but_no_answer(lessons: dict[str, Lesson], slug: str) -> None:
+    lesson = lessons[slug]
+
+    text = text_of(report_learn.handout(learn_state.titles()[slug], lesson))
+
+    assert lesson.exercise.question in text
+    assert all(trap.claim in text and trap.exact in text for trap in lesson.traps)
+    assert lesson.exercise.explanation not in text
+
+
+def test_workshop_paper_has_every_answer(lessons: dict[str, Lesson]) -> None:
+    links = {slug: f"http://localhost/learn?lesson={slug}" for slug in SLUGS}
+
+    text = text_of(report_learn.workshop(learn_state.titles(), list(lessons.values()), links))
+
+    assert all(lesson.exercise.explanation in text for lesson in lessons.values())
+    assert all(link in text for link in links.values())
