@@ -29,13 +29,13 @@ def cards_of(seen: Seen) -> tuple[tuple[Card, ...], ...]:
         _card(t("Running"), watch_words.number(sample.num_requests_running), _concurrency_words(seen)),
         _card(t("Waiting"), watch_words.number(sample.num_requests_waiting), t("in the queue")),
         _card(t("Preemptions"), watch_words.number(sample.num_preemptions), _preemption_words(seen)),
-        _card(t("Prefix hits, last 5 min"), _hits(seen), t("of what was looked up")),
+        _share_card(t("Prefix hits, last 5 min"), _hits(seen), t("of what was looked up")),
     )
     second = (
         _card(t("Stored to host"), _rate(sample.offload_store_bytes, facts.store_bytes_per_second), _tier_words(seen)),
         _card(t("Loaded from host"), _rate(sample.offload_load_bytes, facts.load_bytes_per_second), _tier_words(seen)),
         _card(t("Swapped requests"), watch_words.number(sample.num_requests_swapped), t("V0's swap space")),
-        _card(t("External cache hits"), _external_hits(seen), t("of prompt tokens asked for")),
+        _share_card(t("External cache hits"), _external_hits(seen), t("of prompt tokens asked for")),
     )
     return first, second
 
@@ -43,6 +43,12 @@ def cards_of(seen: Seen) -> tuple[tuple[Card, ...], ...]:
 def _card(label: str, shown: str, beside: str) -> Card:
     is_absent = shown == watch_words.not_exported()
     return Card(label=label, shown="–" if is_absent else shown, beside=shown if is_absent else beside)
+
+
+def _share_card(label: str, shown: str | None, beside: str) -> Card:
+    return (
+        Card(label=label, shown="–", beside=t("nothing asked lately")) if shown is None else _card(label, shown, beside)
+    )
 
 
 def metrics(seen: Seen) -> None:
@@ -100,20 +106,21 @@ def _tier_words(seen: Seen) -> str:
     return t("no tier size told") if size_gib is None else t("tier of {size}", size=f"{size_gib:g} GiB")
 
 
-def _hits(seen: Seen) -> str:
+def _hits(seen: Seen) -> str | None:
+    """The share found in the last minutes; None where nothing was looked up in them."""
     sample = seen.sample
     is_exported = sample.prefix_cache_queries_tokens is not None or sample.prefix_cache_queries_blocks is not None
     if not is_exported:
         return watch_words.percent(sample.gpu_prefix_cache_hit_fraction)
     fraction = seen.evidence.hit_fraction
-    return t("none yet") if fraction is None else watch_words.percent(fraction)
+    return None if fraction is None else watch_words.percent(fraction)
 
 
-def _external_hits(seen: Seen) -> str:
+def _external_hits(seen: Seen) -> str | None:
     if seen.sample.external_prefix_cache_queries_tokens is None:
         return watch_words.not_exported()
     fraction = seen.evidence.external_hit_fraction
-    return t("none yet") if fraction is None else watch_words.percent(fraction)
+    return None if fraction is None else watch_words.percent(fraction)
 
 
 def _rate(exported: float | None, rate: float | None) -> str:
