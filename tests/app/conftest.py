@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
+
+from live import monitor
+from tests.fakes.metrics_server import MetricsServer, metrics_server
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,3 +27,31 @@ def open_plan() -> OpenPage:
         return app.run()
 
     return open_page
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of recordings, and a monitor of its own."""
+    monitor.stop_process_monitor()
+    monkeypatch.setenv(monitor.FOLDER_SETTING, str(tmp_path))
+    yield tmp_path
+    monitor.stop_process_monitor()
+
+
+@pytest.fixture
+def open_watch(folder: Path) -> Callable[[], AppTest]:  # noqa: ARG001 - the folder is set up first
+    """Opens the Watch page from the frame."""
+
+    def open_page() -> AppTest:
+        app = AppTest.from_file(str(ROOT / "pages" / "_frame.py"), default_timeout=60).run()
+        app.switch_page("watch.py")
+        return app.run()
+
+    return open_page
+
+
+@pytest.fixture
+def engine() -> Iterator[MetricsServer]:
+    """An engine that answers with the metrics it is given."""
+    with metrics_server() as server:
+        yield server

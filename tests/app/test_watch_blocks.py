@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from live import monitor
 from live.cache_summary import SUMMARY_KIND, encode_summary, summarize
 from live.cached_blocks import CachedBlocks
 from live.kv_event_frames import BlocksStored, KvEventBatch
@@ -17,32 +16,11 @@ from live.sample_codec import encode
 from live.samples import CacheConfig, EngineIdentity, EngineSample, EngineSnapshot, ServedModel
 from live.store import About, Store
 from planner.units import GIB
-from tests.fakes.metrics_server import MetricsServer, metrics_server
+from tests.fakes.metrics_server import MetricsServer
 
 ROOT = Path(__file__).parents[2]
 START_MS = 1_760_000_000_000
 OpenPage = Callable[[], AppTest]
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of recordings, and a monitor of its own."""
-    monitor.stop_process_monitor()
-    monkeypatch.setenv(monitor.FOLDER_SETTING, str(tmp_path))
-    yield tmp_path
-    monitor.stop_process_monitor()
-
-
-@pytest.fixture
-def open_watch(folder: Path) -> OpenPage:  # noqa: ARG001 - the folder is set up first
-    """Opens the Watch page from the frame."""
-
-    def open_page() -> AppTest:
-        app = AppTest.from_file(str(ROOT / "pages" / "_frame.py"), default_timeout=60).run()
-        app.switch_page("watch.py")
-        return app.run()
-
-    return open_page
 
 
 def said(app: AppTest) -> str:
@@ -183,12 +161,6 @@ def test_offload_rows_stand_where_they_are_exported(open_watch: OpenPage, folder
     rows = {row["What"]: row for row in table(app, "Tier")}
     assert rows["stored"]["Last 5 min"].replace("\xa0", " ").startswith("954 MiB/s")
     assert "swap space (V0)" in said(app)
-
-
-@pytest.fixture
-def engine() -> Iterator[MetricsServer]:
-    with metrics_server() as server:
-        yield server
 
 
 def test_a_cards_memory_is_split_by_the_plan(

@@ -29,15 +29,6 @@ START_MS = 1_760_000_000_000
 OpenPage = Callable[[], AppTest]
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of recordings, and a monitor of its own."""
-    monitor.stop_process_monitor()
-    monkeypatch.setenv(monitor.FOLDER_SETTING, str(tmp_path))
-    yield tmp_path
-    monitor.stop_process_monitor()
-
-
 def open_page() -> AppTest:
     app = AppTest.from_file(str(ROOT / "pages" / "_frame.py"), default_timeout=60).run()
     app.switch_page("watch.py")
@@ -55,12 +46,6 @@ def open_watch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> OpenPage:  # no
 def open_watch_first(folder: Path) -> OpenPage:  # noqa: ARG001
     """Opens the Watch page as a newcomer does, with the recorded session of the project."""
     return open_page
-
-
-@pytest.fixture
-def engine() -> Iterator[MetricsServer]:
-    with metrics_server() as server:
-        yield server
 
 
 def said(app: AppTest) -> str:

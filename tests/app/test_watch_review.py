@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,35 +13,11 @@ from live import monitor
 from live.sample_codec import encode
 from live.samples import CacheConfig, EngineIdentity, EngineSample, EngineSnapshot
 from live.store import About, Store
-from tests.fakes.metrics_server import MetricsServer, metrics_server, metrics_text
+from tests.fakes.metrics_server import MetricsServer, metrics_text
 
 ROOT = Path(__file__).parents[2]
 START_MS = 1_760_000_000_000
 OpenPage = Callable[[], AppTest]
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monitor.stop_process_monitor()
-    monkeypatch.setenv(monitor.FOLDER_SETTING, str(tmp_path))
-    yield tmp_path
-    monitor.stop_process_monitor()
-
-
-@pytest.fixture
-def open_watch(folder: Path) -> OpenPage:  # noqa: ARG001 - the folder is set up first
-    def open_page() -> AppTest:
-        app = AppTest.from_file(str(ROOT / "pages" / "_frame.py"), default_timeout=60).run()
-        app.switch_page("watch.py")
-        return app.run()
-
-    return open_page
-
-
-@pytest.fixture
-def engine() -> Iterator[MetricsServer]:
-    with metrics_server() as server:
-        yield server
 
 
 def said(app: AppTest) -> str:
