@@ -7,25 +7,7 @@ import pytest
 from planner.score import Comparison, Scored, score_row
 from planner.score_report import card_errors, coverage, markdown, quantile, relative_errors, verdicts
 from planner.truth import TruthRow
-
-_LLAMA = {
-    "id": "llama",
-    "model_id": "meta-llama/Llama-3.1-8B-Instruct",
-    "gpu_name": "NVIDIA H100 80GB",
-    "gpu_mem_gib_total": 79.19,
-    "vllm_version": "0.19.0",
-    "evidence": "A log",
-    "gpu_memory_utilization": 0.95,
-    "max_model_len": 8192,
-    "model_load_gib": 14.99,
-    "activation_peak_gib": 1.89,
-    "non_torch_gib": 0.25,
-    "available_kv_gib": 58.11,
-    "kv_cache_tokens": 476000,
-    "num_gpu_blocks": 29750,
-    "max_concurrency": 58.11,
-    "max_concurrency_at_len": 8192,
-}
+from tests.score_rows import LLAMA
 
 
 def _scored(**changes: object) -> Scored:
@@ -52,7 +34,7 @@ def _pool(predicted: float, logged: float) -> Comparison:
 
 
 def test_a_logged_start_is_predicted_term_by_term() -> None:
-    outcome = score_row(TruthRow(values=_LLAMA))
+    outcome = score_row(TruthRow(values=LLAMA))
 
     assert outcome.reason is None
     assert outcome.group == "0.17-0.20 on H100"
@@ -62,7 +44,7 @@ def test_a_logged_start_is_predicted_term_by_term() -> None:
 
 
 def test_an_unstated_release_takes_the_era_that_fits() -> None:
-    row = {**_LLAMA, "vllm_version": None, "gpu_memory_utilization": 0.9, "activation_peak_gib": 4.76}
+    row = {**LLAMA, "vllm_version": None, "gpu_memory_utilization": 0.9, "activation_peak_gib": 4.76}
     row |= {"available_kv_gib": 51.38, "non_torch_gib": 0.13, "kv_cache_tokens": None, "num_gpu_blocks": None}
     row |= {"max_concurrency": None}
 
@@ -73,13 +55,13 @@ def test_an_unstated_release_takes_the_era_that_fits() -> None:
 
 
 def test_a_row_without_a_model_is_listed_with_the_reason() -> None:
-    outcome = score_row(TruthRow(values={**_LLAMA, "model_id": None}))
+    outcome = score_row(TruthRow(values={**LLAMA, "model_id": None}))
 
     assert outcome.reason == "the row names no model"
 
 
 def test_a_pool_that_no_default_explains_is_listed_with_the_reason() -> None:
-    row = {**_LLAMA, "gpu_memory_utilization": None, "available_kv_gib": 5.0}
+    row = {**LLAMA, "gpu_memory_utilization": None, "available_kv_gib": 5.0}
 
     outcome = score_row(TruthRow(values=row))
 

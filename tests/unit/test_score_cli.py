@@ -8,24 +8,8 @@ from pathlib import Path
 import pytest
 
 from planner.score_cli import main
+from tests.score_rows import LLAMA
 
-LLAMA = {
-    "id": "llama",
-    "model_id": "meta-llama/Llama-3.1-8B-Instruct",
-    "gpu_name": "NVIDIA H100 80GB",
-    "gpu_mem_gib_total": 79.19,
-    "vllm_version": "0.19.0",
-    "evidence": "A log",
-    "gpu_memory_utilization": 0.95,
-    "max_model_len": 8192,
-    "model_load_gib": 14.99,
-    "activation_peak_gib": 1.89,
-    "non_torch_gib": 0.25,
-    "available_kv_gib": 58.11,
-    "kv_cache_tokens": 476000,
-    "max_concurrency": 58.11,
-    "max_concurrency_at_len": 8192,
-}
 QWEN = LLAMA | {"id": "qwen", "model_id": "Qwen/Qwen3-8B", "model_load_gib": 15.27, "available_kv_gib": 57.5}
 BAD_LINES = [
     "nonsense",

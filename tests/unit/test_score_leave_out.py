@@ -7,6 +7,7 @@ import pytest
 from planner.score import Comparison, Scored
 from planner.score_leave_out import leave_one_model_out
 from planner.score_report import leave_one_out_tables
+from tests.score_rows import scored
 
 
 def _scored(
@@ -14,21 +15,7 @@ def _scored(
 ) -> Scored:
     pool = Comparison(name="kv_pool", predicted=predicted, logged=logged, low=predicted - 1, high=predicted + 1)
     load = Comparison(name="weights", predicted=10 + weights, logged=10.0)
-    return Scored(
-        row_id=f"{model}-{predicted}",
-        model_id=model,
-        family="LlamaForCausalLM",
-        version="0.23.0",
-        era="0.21 to 0.26",
-        gpu="L4",
-        tensor_parallel_size=1,
-        pipeline_parallel_size=1,
-        grade="A",
-        group="other, version stated",
-        comparisons=(pool, load),
-        total_gib=22.0,
-        fitted_class=fitted_class,
-    )
+    return scored(f"{model}-{predicted}", model, pool, load, fitted_class=fitted_class)
 
 
 def _pools(rows: list[Scored]) -> dict[str, Comparison]:

@@ -9,30 +9,16 @@ import pytest
 from planner.score import Comparison, Scored, score_rows
 from planner.score_cli import carried_files, rows_of
 from planner.score_record import RECORD, read_record, record_of, record_text
+from tests.score_rows import scored
 
 
-def scored(model_id: str, logged: float) -> Scored:
+def kept_row(model_id: str, logged: float) -> Scored:
     pool = Comparison(name="kv_pool", predicted=10.0, logged=logged, low=9.0, high=11.0)
-    return Scored(
-        row_id=f"{model_id}-{logged}",
-        model_id=model_id,
-        family="LlamaForCausalLM",
-        version="0.19.0",
-        era="0.17 to 0.20",
-        gpu="L4",
-        tensor_parallel_size=1,
-        pipeline_parallel_size=1,
-        grade="A",
-        group="other, version stated",
-        comparisons=(pool, Comparison(name="tokens", predicted=5.0, logged=6.0)),
-        total_gib=22.0,
-        fitted_class="one card",
-        source="https://example.org/log",
-    )
+    return scored(f"{model_id}-{logged}", model_id, pool, Comparison(name="tokens", predicted=5.0, logged=6.0))
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    rows = [scored("a", 10.5), scored("b", 9.5), Scored(**base_of_skipped())]
+    rows = [kept_row("a", 10.5), kept_row("b", 9.5), Scored(**base_of_skipped())]
     path = tmp_path / "record.json"
 
     path.write_text(record_text(rows), encoding="utf-8")
@@ -48,7 +34,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 
 def base_of_skipped() -> dict:
-    kept = scored("c", 1.0)
+    kept = kept_row("c", 1.0)
     fields = {name: getattr(kept, name) for name in kept.__slots__}
     return fields | {"comparisons": (), "reason": "no config"}
 
