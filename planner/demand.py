@@ -13,6 +13,7 @@ MOST_TOKENS = 100_000_000
 MOST_USERS = 1_000_000
 _LONGEST_RUN_REQUESTS = 4_000
 _FEWEST_REQUESTS = 60
+_FEWEST_ARRIVALS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +120,10 @@ class Demand:
         return prompts / len(drawn), sum(request.num_output_tokens for request in drawn) / len(drawn)
 
 
-def requests_for(concurrency: float) -> int:
-    """How many requests a run needs so that `concurrency` at once are in a steady state, within what can be waited for."""
-    return max(_FEWEST_REQUESTS, min(_LONGEST_RUN_REQUESTS, math.ceil(4 * concurrency)))
+def requests_for(concurrency: float, *, is_timed: bool = False) -> int:
+    """How many requests a run needs so that `concurrency` at once are in a steady state, within what can be waited for.
+
+    Arrivals by chance come in bursts: they need more of them before a hundredth of preemptions can be told from none.
+    """
+    bursts = min(_FEWEST_ARRIVALS, math.ceil(50 * concurrency)) if is_timed else 0
+    return max(_FEWEST_REQUESTS, bursts, min(_LONGEST_RUN_REQUESTS, math.ceil(4 * concurrency)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -22,7 +23,10 @@ ShouldStop = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedLoad:
-    """What a run in its steady state came to. Fractions are of the usable pool; `is_cut`: stopped before all was seen."""
+    """What a run came to. Fractions are of the usable pool; `is_cut`: stopped before all was seen.
+
+    Means and throughput are of the steady state; peaks, preemptions and what finished count the start as well.
+    """
 
     concurrency: float  # requests that want to run at once, on average
     mean_running: float
@@ -67,7 +71,7 @@ def serve(
     if demand.users is not None:
         wanted = float(demand.users)
         config = replace(config, max_num_seqs=min(config.max_num_seqs, demand.users))
-    requests = demand.draw(requests_for(wanted), seed=seed)
+    requests = demand.draw(requests_for(wanted, is_timed=demand.users is None), seed=seed)
     simulation = Simulation(config, requests, SimulationOptions(seed=seed, step_seconds=roofline))
     return _run(simulation, demand, wanted, should_stop)
 
@@ -104,31 +108,43 @@ class _Sums:
     def __init__(self) -> None:
         self.num_steps = self.num_preemptions = self.num_finished = self.output_tokens = 0
         self.running = self.waiting = self.used = self.peak_used = 0
-        self.longest = 0.0
+        self.seconds = self.longest = 0.0
+        self.backlog = 0  # requests that wait when the last one comes
+        self.is_cut = False
 
 
 def _run(simulation: Simulation, demand: Demand, wanted: float, should_stop: ShouldStop | None) -> ServedLoad:
-    scheduler, sums, users = simulation.scheduler, _Sums(), demand.users
-    # Users ask again when served: once fewer requests are left than users, the load is no longer what was asked for.
-    last_counted = max(len(simulation.sequences) - (users or 0), 1)
+    scheduler, users, total = simulation.scheduler, demand.users, len(simulation.sequences)
+    whole, steady = _Sums(), _Sums()
+    # Before each of those that start together was served once, and (users ask again when served) once fewer requests
+    # are left than users, the load is not what was asked for.
+    warm_up = min(math.ceil(wanted), total // 4)
+    last_counted = max(total - (users or 0), 1)
     last_arrival = max(sequence.request.arrival_seconds or 0.0 for sequence in simulation.sequences)
-    backlog = 0
-    is_cut = False
-    while not simulation.is_done and (users is None or sums.num_finished < last_counted):
+    while not simulation.is_done and (users is None or whole.num_finished < last_counted):
         if _is_too_long(simulation, should_stop):
-            is_cut = True
+            whole.is_cut = True
             break
         simulation.schedule()
         before = simulation.now_seconds
-        _count(sums, simulation, users)
+        is_steady = whole.num_finished >= warm_up and (users is not None or before <= last_arrival)
+        counted = (whole, steady) if is_steady else (whole,)
+        for sums in counted:
+            _count(sums, simulation, users)
         simulation.apply_outputs()
-        sums.longest = max(sums.longest, simulation.now_seconds - before)
-        sums.num_finished += len(simulation.finished)
-        sums.output_tokens += sum(sequence.max_tokens for sequence in simulation.finished)
+        for sums in counted:
+            _count_outputs(sums, simulation, simulation.now_seconds - before)
         scheduler.pool.forget_changes()
         if users is None and before <= last_arrival:
-            backlog = len(scheduler.waiting)
-    return _load(sums, simulation, wanted, backlog=backlog, is_cut=is_cut)
+            whole.backlog = len(scheduler.waiting)
+    return _load(whole, steady if steady.num_finished else whole, simulation, wanted)
+
+
+def _count_outputs(sums: _Sums, simulation: Simulation, seconds: float) -> None:
+    sums.seconds += seconds
+    sums.longest = max(sums.longest, seconds)
+    sums.num_finished += len(simulation.finished)
+    sums.output_tokens += sum(sequence.max_tokens for sequence in simulation.finished)
 
 
 def _is_too_long(simulation: Simulation, should_stop: ShouldStop | None) -> bool:
@@ -150,21 +166,21 @@ def _count(sums: _Sums, simulation: Simulation, users: int | None) -> None:
     sums.peak_used = max(sums.peak_used, used)
 
 
-def _load(sums: _Sums, simulation: Simulation, wanted: float, *, backlog: int, is_cut: bool) -> ServedLoad:
-    usable, steps = simulation.scheduler.config.num_usable_blocks, max(sums.num_steps, 1)
-    seconds = max(simulation.now_seconds, 1e-9)
+def _load(whole: _Sums, steady: _Sums, simulation: Simulation, wanted: float) -> ServedLoad:
+    usable, steps = simulation.scheduler.config.num_usable_blocks, max(steady.num_steps, 1)
+    seconds = max(steady.seconds, 1e-9)
     num_requests = len(simulation.sequences)
     return ServedLoad(
         concurrency=wanted,
-        mean_running=sums.running / steps,
-        mean_waiting=sums.waiting / steps,
-        num_finished=sums.num_finished,
-        num_preemptions=sums.num_preemptions,
-        mean_used_fraction=sums.used / (usable * steps),
-        peak_used_fraction=sums.peak_used / usable,
+        mean_running=steady.running / steps,
+        mean_waiting=steady.waiting / steps,
+        num_finished=whole.num_finished,
+        num_preemptions=whole.num_preemptions,
+        mean_used_fraction=steady.used / (usable * steps),
+        peak_used_fraction=whole.peak_used / usable,
         mean_step_seconds=seconds / steps,
-        longest_step_seconds=sums.longest,
-        output_tokens_per_second=sums.output_tokens / seconds,
-        is_backlog_growing=backlog > max(2, 0.1 * num_requests),
-        is_cut=is_cut,
+        longest_step_seconds=whole.longest,
+        output_tokens_per_second=steady.output_tokens / seconds,
+        is_backlog_growing=whole.backlog > max(2, 0.1 * num_requests),
+        is_cut=whole.is_cut,
     )

@@ -50,6 +50,24 @@ def test_more_users_than_the_pool_holds_wait_or_are_preempted(present: Plan, mod
     assert load.mean_running + load.mean_waiting == pytest.approx(96, rel=0.02)
 
 
+def test_users_beyond_a_full_pool_bring_no_more_throughput(present: Plan, model: ModelFacts) -> None:
+    full, fuller = (serve(present, model, demand(users=users)) for users in (64, 192))
+
+    assert full.mean_used_fraction > 0.95
+    assert fuller.output_tokens_per_second == pytest.approx(full.output_tokens_per_second, rel=0.06)
+    assert fuller.mean_running == pytest.approx(full.mean_running, rel=0.1)
+
+
+def test_the_start_and_the_end_of_a_run_do_not_dilute_its_means(present: Plan, model: ModelFacts) -> None:
+    asked = demand(users=None, requests_per_second=1.0)
+
+    load = serve(present, model, asked)
+
+    asked_tokens = 1.0 * asked.means()[1]
+    assert load.output_tokens_per_second == pytest.approx(asked_tokens, rel=0.15)
+    assert load.num_finished >= 200
+
+
 def test_the_same_load_twice_is_equal(present: Plan, model: ModelFacts) -> None:
     assert serve(present, model, demand(users=24)) == serve(present, model, demand(users=24))
 
