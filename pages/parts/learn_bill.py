@@ -236,21 +236,51 @@ def _token_figure(learner: Learner) -> None:
     if plan is not None and learner.facts is not None:
         own = numbers.folk_and_exact(learner.model_id, learner.facts, plan)
         pairs = [own, *(pair for pair in pairs if pair.model_id != own.model_id)]
-        st.markdown(_own_words(own))
+        st.markdown(own_words(own))
     alt = "; ".join(f"{pair.model_id}: {pair.folk_bytes / KIB:g} KiB, {pair.exact_bytes / KIB:g} KiB" for pair in pairs)
     st.plotly_chart(learn_figures.cost_per_token(pairs), key=key("token_chart"), config=_QUIET, alt=alt)
 
 
-def _own_words(own: numbers.FolkAndExact) -> str:
+def own_words(own: numbers.FolkAndExact) -> str:
+    """The cost of a token of the learner's own model: by the rule of thumb, as vLLM keeps it, and why they differ."""
+    model = words.plain(own.model_id)
     if own.factor is None:
-        return t("**{model}** keeps nothing that grows with every token.", model=words.plain(own.model_id))
-    return t(
-        "**{model}**: the rule of thumb says {folk} KiB a token, vLLM keeps {exact} KiB on one card: {factor} times less.",
-        model=words.plain(own.model_id),
-        folk=words.three_digits(own.folk_bytes / KIB),
-        exact=words.three_digits(own.exact_bytes / KIB),
-        factor=words.three_digits(own.factor),
-    )
+        return t("**{model}** keeps nothing that grows with every token.", model=model)
+    folk, exact = (words.three_digits(size / KIB) for size in (own.folk_bytes, own.exact_bytes))
+    if folk == exact:
+        compared = t(
+            "**{model}**: the rule of thumb is right: {exact} KiB a token. Its KV heads together are as wide as its hidden size.",
+            model=model,
+            exact=exact,
+        )
+    elif own.factor > 1:
+        compared = t(
+            "**{model}**: the rule of thumb says {folk} KiB a token, vLLM keeps {exact} KiB on one card: {factor} times less.",
+            model=model,
+            folk=folk,
+            exact=exact,
+            factor=words.three_digits(own.factor),
+        )
+    else:
+        compared = t(
+            "**{model}**: the rule of thumb says {folk} KiB a token, vLLM keeps {exact} KiB on one card: {factor} times more, "
+            "as its KV heads together are wider than its hidden size.",
+            model=model,
+            folk=folk,
+            exact=exact,
+            factor=words.three_digits(1 / own.factor),
+        )
+    return f"{compared} {_window_words(own)}".rstrip()
+
+
+def _window_words(own: numbers.FolkAndExact) -> str:
+    """What sliding windows change about the cost of a token; empty without any."""
+    if own.window_tokens is None:
+        return ""
+    window = f"{own.window_tokens:,}"
+    if own.has_windows_only:
+        return t("That holds until its window of {window} tokens is full; then it keeps no more.", window=window)
+    return t("Layers with a window are not in it: they keep their latest {window} tokens.", window=window)
 
 
 def attention_kinds(_learner: Learner) -> Lesson:

@@ -47,6 +47,8 @@ class FolkAndExact:
     model_id: str
     folk_bytes: int
     exact_bytes: int
+    window_tokens: int | None = None  # the longest window of layers that keep only their latest tokens
+    has_windows_only: bool = False  # no layer keeps all tokens
 
     @property
     def factor(self) -> float | None:
@@ -106,11 +108,18 @@ def longest(model_id: str) -> int:
 
 def folk_and_exact(model_id: str, facts: ModelFacts, plan: Plan) -> FolkAndExact:
     """The rule of thumb (16-bit numbers, the hidden size) beside what `plan` keeps of one token, on one card."""
-    layers = len(facts.layers)
+    folk = folk_kv_bytes_per_token(len(facts.layers), facts.hidden_size)
+    exact = plan.pool.kv_bytes_per_token
+    windows = [group for group in plan.pool.groups if group.sliding_window]
+    has_windows_only = bool(windows) and not exact
+    if has_windows_only:
+        exact = sum(group.page_bytes * group.num_layers // group.block_size for group in windows)
     return FolkAndExact(
         model_id=model_id,
-        folk_bytes=folk_kv_bytes_per_token(layers, facts.hidden_size),
-        exact_bytes=plan.pool.kv_bytes_per_token,
+        folk_bytes=folk,
+        exact_bytes=exact,
+        window_tokens=max((group.sliding_window or 0 for group in windows), default=None),
+        has_windows_only=has_windows_only,
     )
 
 

@@ -35,12 +35,13 @@ class Learner:
 
     def plan_with(self, gpu: str | None = None, **flags: Any) -> Plan | None:  # by vLLM's names
         """The plan of the model on a card with room, or on `gpu`, with `flags`; None where the model allows none."""
+        longest = 1024 if self.facts is None else min(1024, self.facts.max_position)
         request = PlanRequest(
             model_id=self.model_id,
             config_json=self.request.config_json,
             vllm_version=self.request.vllm_version,
             gpu=gpu or _ROOMY_CARD,
-            flags=EngineFlags(**({"max_model_len": 1024} | flags)),
+            flags=EngineFlags(**({"max_model_len": longest} | flags)),
         )
         try:
             return answer(request, self.documents)[0]
