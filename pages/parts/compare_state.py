@@ -181,10 +181,18 @@ def cached_plan(digest: str, request: PlanRequest, _documents: ModelDocuments) -
 
 
 def price_rows(cards: Sequence[str]) -> list[dict[str, Any]]:
-    """The price table's rows for `cards`: what the reader typed before, empty where nothing was."""
-    held: dict[str, dict[str, Any]] = value("price_rows") or {}
-    empty = {"per_hour": None, "power_limit_watts": None}
-    return [{"card": card, **held.get(card, empty)} for card in cards]
+    """The price table's rows for `cards` as it starts from: what the reader typed before, empty where nothing was.
+
+    They stay the same objects' values while the table stands, since a changed start would drop what is typed into it.
+    """
+    started: tuple[tuple[str, ...], list[dict[str, Any]]] | None = value("price_start")
+    if started is None or started[0] != tuple(cards) or key("price_table") not in st.session_state:
+        held: dict[str, dict[str, Any]] = value("price_rows") or {}
+        empty = {"per_hour": None, "power_limit_watts": None}
+        started = tuple(cards), [{"card": card, **held.get(card, empty)} for card in cards]
+        keep("price_start", started)
+        st.session_state.pop(key("price_table"), None)
+    return started[1]
 
 
 def hold_price_rows(rows: Sequence[Mapping[str, Any]]) -> None:
