@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from live.recording import Mark, Recording, Summary
 from planner.facts import PlanError
-
-AlignmentKind = Literal["start", "mark", "clock"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

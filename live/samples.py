@@ -7,11 +7,8 @@ counts them, from its start; who consumes samples notices resets (`fell_back`) a
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal
 
 from planner.facts import Finding
-
-SeriesKind = Literal["gauge", "counter"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -34,11 +34,10 @@ class TableJournal(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """A group that gives blocks up, with its place among the groups and its admission cap."""
+    """A group that gives blocks up, with its place among the groups."""
 
     index: int
     group: KvGroup
-    cap_blocks: int
 
 
 class BlockTables:
@@ -59,7 +58,7 @@ class BlockTables:
         self._reprefilled = max(0, config.num_prefill_lookahead_tokens - 1)
         caps = [config.admission_cap_blocks(group) for group in config.groups]
         self._windows = [
-            _Window(index, group, cap)
+            _Window(index, group)
             for index, (group, cap) in enumerate(zip(config.groups, caps, strict=True))
             if cap is not None
         ]

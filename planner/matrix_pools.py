@@ -88,6 +88,7 @@ class Pools:
 
 
 def pools_of(cells: Cells) -> Pools:
+    """The pool of every planned cell: the fewest blocks of its stages, and what these hold; old releases one by one."""
     rules = rules_of(parse_version(cells.question.request.vllm_version))
     is_old = rules.is_v0 or not rules.can_group or rules.needs_layer_by_layer
     if is_old or not cells.is_planned.any():

@@ -13,7 +13,6 @@ from planner.startup_facts import LogLine, ReleaseReading
 from planner.versions import Version, parse_version
 
 _DATA = Path(__file__).parent / "data" / "log_lines.json"
-_DEVELOPMENT = re.compile(r"dev|\+g[0-9a-f]{6}|^0\.1\.dev|rc\d")
 
 
 @lru_cache(maxsize=1)

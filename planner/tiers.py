@@ -182,8 +182,3 @@ class LowerTiers:
                 return
             self._down += 1
             falling = store.put(falling)
-
-
-def total_blocks(config: OffloadConfig) -> tuple[int, ...]:
-    """How many blocks each tier holds."""
-    return tuple(tier.capacity_bytes // config.block_bytes for tier in config.tiers)

@@ -256,11 +256,6 @@ def verdict(plan: Plan) -> str:
     return t("vLLM will start") if plan.will_start else t("vLLM will not start")
 
 
-def is_close(plan: Plan) -> bool:
-    """Whether the band of the KV pool crosses the line between starting and not starting."""
-    return plan.pool_low.fits != plan.pool_high.fits
-
-
 def subject(plan: Plan) -> str:
     """What the plan is about: model, cards and version, in one line."""
     flags = plan.request.flags
