@@ -45,6 +45,17 @@ _CLASS_TOTAL_GIB = {
     96: 94.97,
     128: 121.69,
 }
+_PLAIN_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
+_RELEASE_WITHIN = re.compile(r"(?<![\w.])v?\d{1,2}\.\d{1,3}(?:\.\d{1,3})?(?![\w.])")
+_UNSET = ("", "none", "null", "auto", "default")
+
+
+def _is_release(text: str) -> bool:
+    try:
+        parse_version(text)
+    except PlanError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +85,14 @@ class TruthRow:
     @property
     def version(self) -> str | None:
         """The vLLM release, or None when the row does not state one."""
-        text = self.values.get("vllm_version")
-        return next(iter(str(text).split()), None) if text else None
+        text = str(self.values.get("vllm_version") or "")
+        word = next(iter(text.split()), "")
+        if re.match(r"v?0\.1\.dev", word):  # a build from a checkout without tags tells no release
+            return None
+        if _is_release(word):
+            return word
+        found = _RELEASE_WITHIN.search(text)  # of "~0.8", ">=0.20" or "0.10.1-0.10.2" the first
+        return found[0] if found else None
 
     @property
     def engine(self) -> str:
@@ -85,6 +102,8 @@ class TruthRow:
     def number(self, name: str) -> float | None:
         """A measured value, or None."""
         value = self.values.get(name)
+        if isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value.strip()):
+            value = float(value)
         if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LARGEST_NUMBER:
             return None
         return None if math.isnan(value) else float(value)
@@ -93,6 +112,25 @@ class TruthRow:
         """A measured count, or None."""
         value = self.number(name)
         return None if value is None else int(value)
+
+    def setting(self, name: str, *, least: float = 1) -> float | None:
+        """A flag's number, or None where the row leaves it at its default; raises `PlanError` for what is no such number."""
+        given, value = self.values.get(name), self.number(name)
+        if given is None or (isinstance(given, str) and given.strip().lower() in _UNSET):
+            return None
+        if value is None or value < least:
+            raise PlanError(name, given, f"the row's {name} is {given!r:.40}, which vLLM cannot have run with")
+        return value
+
+    def count(self, name: str) -> int | None:
+        """A flag's whole number, as `setting`."""
+        value = self.setting(name)
+        return None if value is None else int(value)
+
+    def switch(self, name: str) -> bool | None:
+        """Whether a flag is on, or None where the row does not say."""
+        word = str(self.values.get(name)).strip().lower()
+        return None if word in _UNSET else word not in ("false", "0", "no", "off")
 
     def text(self, *names: str) -> str:
         """The texts of `names`, joined, in lower case."""
@@ -300,28 +338,47 @@ def _flags(row: TruthRow, model: ModelDocuments) -> EngineFlags:
         raise PlanError("quantization", "gguf", "a GGUF file is sized from its header, which is not beside the row")
     if row.integer("tp") is None and (row.integer("num_gpus") or 1) > 1:
         raise PlanError("tp", None, f"the row ran on {row.integer('num_gpus')} cards and does not say how it was split")
-    prefix = row.values.get("prefix_caching")
     given = _given_pool_bytes(row)
     return EngineFlags(
-        tensor_parallel_size=row.integer("tp") or 1,
-        pipeline_parallel_size=row.integer("pp") or 1,
-        data_parallel_size=row.integer("dp") or 1,
-        enable_expert_parallel=bool(row.values.get("ep")),
-        gpu_memory_utilization=row.number("gpu_memory_utilization"),
+        tensor_parallel_size=row.count("tp") or 1,
+        pipeline_parallel_size=row.count("pp") or 1,
+        data_parallel_size=row.count("dp") or 1,
+        enable_expert_parallel=_splits_experts(row),
+        gpu_memory_utilization=row.setting("gpu_memory_utilization", least=0),
         kv_cache_memory_bytes=given,
-        max_model_len=row.integer("max_model_len"),
-        max_num_seqs=row.integer("max_num_seqs"),
-        max_num_batched_tokens=row.integer("max_num_batched_tokens"),
+        max_model_len=row.count("max_model_len"),
+        max_num_seqs=row.count("max_num_seqs"),
+        max_num_batched_tokens=row.count("max_num_batched_tokens"),
         kv_cache_dtype=(str(row.values.get("kv_cache_dtype") or "").split() or ["auto"])[0],
-        dtype=str(row.values.get("dtype") or "auto"),
+        dtype=str(row.values.get("dtype") or "auto").removeprefix("torch."),
         quantization=_quantization(row, model),
-        enforce_eager=bool(row.values.get("enforce_eager")),
-        enable_prefix_caching=prefix if isinstance(prefix, bool) else None,
+        enforce_eager=bool(row.switch("enforce_eager")),
+        enable_prefix_caching=row.switch("prefix_caching"),
+        cpu_offload_gb=row.setting("cpu_offload_gb", least=0) or float(_noted(row, "cpu_offload_gb") or 0),
+        enable_lora="enable_lora" in _flag_text(row),
+        max_lora_rank=int(_noted(row, "max_lora_rank") or 16),
+        max_loras=int(_noted(row, "max_loras") or 1),
         speculative_config=_speculation(row),
         limit_mm_per_prompt=_mm_limits(row),
         language_model_only="--language-model-only" in row.text("other_flags"),
         skip_mm_profiling="--skip-mm-profiling" in row.text("other_flags"),
     )
+
+
+def _splits_experts(row: TruthRow) -> bool:
+    """Whether experts are split: `ep` is a switch, or over how many ranks."""
+    return bool(row.switch("ep")) and row.number("ep") != 1
+
+
+def _flag_text(row: TruthRow) -> str:
+    """The other flags in one spelling: --cpu-offload-gb and cpu_offload_gb are the same."""
+    return row.text("other_flags").replace("-", "_")
+
+
+def _noted(row: TruthRow, flag: str) -> str | None:
+    """The number that the other flags give `flag`, as --flag 4, flag=4 or flag: 4."""
+    found = re.search(rf"{flag}[=: ]+(\d{{1,6}}(?:\.\d{{1,3}})?)", _flag_text(row))
+    return found[1] if found else None
 
 
 def _given_pool_bytes(row: TruthRow) -> int | None:
@@ -343,7 +400,7 @@ def _quantization(row: TruthRow, model: ModelDocuments) -> str | None:
 
 def _speculation(row: TruthRow) -> SpeculativeConfig | None:
     text = row.text("other_flags", "model_id")
-    count = re.search(r"(?:num_speculative_tokens=|\bk=)(\d+)", text)
+    count = re.search(r"(?:num_speculative_tokens['\"]?[=: ]+|\bk=)(\d{1,3})", text)
     tokens = int(count[1]) if count else 1
     method = next((name for name in ("mtp", "dflash", "eagle") if name in text), None)
     return None if method is None else SpeculativeConfig(method=method, num_speculative_tokens=tokens)

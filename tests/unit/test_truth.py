@@ -120,7 +120,7 @@ def test_a_grade_is_a_letter_of_its_own(evidence: str | None, grade: str) -> Non
     assert _row(evidence=evidence).grade == grade
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e300, True, "8", None])
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e300, True, "eight", None])
 def test_what_is_no_measurement_is_absent(number: object) -> None:
     assert _row(tp=number).integer("tp") is None
 
@@ -128,3 +128,44 @@ def test_what_is_no_measurement_is_absent(number: object) -> None:
 def test_failures_of_memory_are_told_from_others() -> None:
     assert _row(error_text_kind="max_model_len does not fit (v0 tokens)").is_memory_failure
     assert _row(error_text_kind="CUDA OOM").is_other_failure
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("0.19.0 nightly", "0.19.0"),
+        ("~0.8", "0.8"),
+        (">=0.20", "0.20"),
+        ("0.10.1-0.10.2", "0.10.1"),
+        ("nightly", None),
+        ("main (2026-08)", None),
+        ("0.1.dev15727+g081754de3.d20260413", None),
+        ("0.18.1rc1.dev147+g290809456", "0.18.1rc1.dev147+g290809456"),
+        (None, None),
+    ],
+)
+def test_a_release_is_read_however_it_is_written(written: str | None, read: str | None) -> None:
+    assert _row(vllm_version=written).version == read
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("tp", "two"), ("tp", 0), ("pp", 10**30), ("max_num_seqs", 1e99), ("gpu_memory_utilization", "high")],
+)
+def test_a_flag_that_no_engine_ran_with_is_named_and_never_taken_for_its_default(name: str, value: object) -> None:
+    row = _row(**{name: value})
+
+    with pytest.raises(PlanError, match=name):
+        request_for(row, documents_for(row), "0.19.0")
+
+
+def test_flags_are_read_as_numbers_texts_and_remarks() -> None:
+    row = _row(
+        tp="2", enforce_eager="true", prefix_caching="false", dtype="torch.float16", max_model_len="auto", ep=1,
+        other_flags="--enable-lora --max-lora-rank 32 --cpu-offload-gb 4",
+    )  # fmt: skip
+    flags = request_for(row, documents_for(row), "0.19.0").flags
+
+    assert (flags.tensor_parallel_size, flags.enforce_eager, flags.enable_prefix_caching) == (2, True, False)
+    assert (flags.dtype, flags.max_model_len, flags.enable_expert_parallel) == ("float16", None, False)
+    assert (flags.enable_lora, flags.max_lora_rank, flags.cpu_offload_gb) == (True, 32, 4.0)
