@@ -70,7 +70,7 @@ class _TimedStream(httpcore.NetworkStream):
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002 - the deadline rules
         return self._stream.read(max_bytes, self._deadline.left())
 
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002 - the deadline rules
         self._stream.write(buffer, self._deadline.left())
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class _TimedStream(httpcore.NetworkStream):
         self,
         ssl_context: ssl.SSLContext,
         server_hostname: str | None = None,
-        timeout: float | None = None,  # noqa: ARG002
+        timeout: float | None = None,  # noqa: ARG002 - the deadline rules
     ) -> httpcore.NetworkStream:
         return _TimedStream(self._stream.start_tls(ssl_context, server_hostname, self._deadline.left()), self._deadline)
 
@@ -98,8 +98,8 @@ class _CheckedBackend(httpcore.NetworkBackend):
         self,
         host: str,  # noqa: ARG002 - the name was resolved and checked before
         port: int,
-        timeout: float | None = None,  # noqa: ARG002
-        local_address: str | None = None,  # noqa: ARG002
+        timeout: float | None = None,  # noqa: ARG002 - the deadline rules
+        local_address: str | None = None,  # noqa: ARG002 - none is ever asked for
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
         failure: Exception = httpcore.ConnectError("no address")

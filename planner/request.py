@@ -96,19 +96,19 @@ class PlanRequest:
 
     def to_mapping(self) -> dict[str, object]:
         """The record that `from_mapping` turns back into this request; values at their default are left out."""
-        from planner.request_mapping import request_to_mapping  # noqa: PLC0415
+        from planner.request_mapping import request_to_mapping  # noqa: PLC0415 - it imports these types
 
         return request_to_mapping(self)
 
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> PlanRequest:
         """The request of a link; raises `PlanError` for anything that no link of ours holds."""
-        from planner.request_query import request_from_query  # noqa: PLC0415
+        from planner.request_query import request_from_query  # noqa: PLC0415 - it imports these types
 
         return request_from_query(query)
 
     def to_query(self) -> dict[str, str]:
         """The link's parameters: readable, stable, values at their default left out."""
-        from planner.request_query import request_to_query  # noqa: PLC0415
+        from planner.request_query import request_to_query  # noqa: PLC0415 - it imports these types
 
         return request_to_query(self)

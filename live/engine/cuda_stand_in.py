@@ -4,6 +4,8 @@ Nothing that decides a size is changed: vLLM's own CUDA platform class answers, 
 compiled extensions and the kernels is answered here. Used by the oracle's child process alone; it never computes anything.
 """
 
+# vLLM and torch are imported step by step, each once what it asks for stands in
+# ruff: noqa: PLC0415
 from __future__ import annotations
 
 import importlib.machinery
@@ -139,18 +141,18 @@ def install(capability: Capability) -> None:
 
 def finish() -> None:
     """What needs vLLM imported: kernels of a CUDA wheel are said to be there, and classes are inspected in this process."""
-    import vllm._custom_ops as operators  # noqa: PLC0415
-    import vllm.distributed.device_communicators.shm_broadcast as broadcast  # noqa: PLC0415
-    import vllm.utils.import_utils as imports  # noqa: PLC0415
-    from vllm.model_executor.models import registry  # noqa: PLC0415
-    from vllm.utils import deep_gemm  # noqa: PLC0415
+    import vllm._custom_ops as operators
+    import vllm.distributed.device_communicators.shm_broadcast as broadcast
+    import vllm.utils.import_utils as imports
+    from vllm.model_executor.models import registry
+    from vllm.utils import deep_gemm
 
     for name in dir(operators):
         if re.search(r"supports|_is_available|_supported", name) and callable(getattr(operators, name)):
             setattr(operators, name, _yes)
     imports.has_deep_gemm = deep_gemm.has_deep_gemm = _yes
     # vLLM would start a fresh interpreter for each class, so as not to start CUDA
-    registry._LazyRegisteredModel.inspect_model_cls = lambda self: registry._ModelInfo.from_model_cls(  # noqa: SLF001
+    registry._LazyRegisteredModel.inspect_model_cls = lambda self: registry._ModelInfo.from_model_cls(  # noqa: SLF001 - its own hooks
         self.load_model_cls()
     )
     broadcast.MessageQueue.create_from_process_group = staticmethod(_nothing)
@@ -159,7 +161,7 @@ def finish() -> None:
 
 def _allow_cuda_bindings() -> None:
     """CUDA's Python bindings, for fused norms; after xgrammar, whose import looks whether they are real."""
-    import xgrammar  # noqa: F401, PLC0415
+    import xgrammar  # noqa: F401 - for what its import looks at
 
     sys.meta_path.append(_AbsentPackages(["cuda"]))
 
@@ -170,7 +172,7 @@ def _install_flash_attention() -> None:
         module.__path__ = []
         module.__dict__.update(
             is_fa_version_supported=lambda version, device=None: version in _FLASH_VERSIONS,  # noqa: ARG005 - its names
-            fa_version_unsupported_reason=lambda version, device=None: "not built here",  # noqa: ARG005
+            fa_version_unsupported_reason=lambda version, device=None: "not built here",  # noqa: ARG005 - its names
             FA2_AVAILABLE=True,
             FA3_AVAILABLE=True,
         )
@@ -178,11 +180,11 @@ def _install_flash_attention() -> None:
 
 
 def _install_platform(capability: Capability) -> None:
-    from vllm import platforms  # noqa: PLC0415
+    from vllm import platforms
 
     platforms.vllm_version_matches_substr = lambda _: False  # "cpu" in the version would switch Triton off
-    from vllm.platforms.cuda import CudaPlatformBase  # noqa: PLC0415
-    from vllm.platforms.interface import DeviceCapability  # noqa: PLC0415
+    from vllm.platforms.cuda import CudaPlatformBase
+    from vllm.platforms.interface import DeviceCapability
 
     def answering(value: object) -> Any:
         return classmethod(lambda _cls, *_args, **_kwargs: value)
@@ -214,7 +216,7 @@ def _card_name(capability: Capability) -> str:
 
 
 def _install_torch(capability: Capability) -> None:
-    import torch  # noqa: PLC0415
+    import torch
 
     properties = types.SimpleNamespace(
         name=_card_name(capability),
@@ -267,7 +269,7 @@ def _identity(function: Any = None, *_args: object, **_kwargs: object) -> Any:
 
 def _install_operators(torch: Any) -> None:
     """Operators of absent extensions can be looked up, and a shape rule for one that does not exist is let go."""
-    namespace = torch._ops._OpNamespace  # noqa: SLF001
+    namespace = torch._ops._OpNamespace  # noqa: SLF001 - offered nowhere else
     real_lookup = namespace.__getattr__
 
     def lookup(self: Any, name: str) -> Any:
@@ -300,8 +302,8 @@ def _install_operators(torch: Any) -> None:
 @contextmanager
 def meta_device() -> Iterator[None]:
     """Inside, tensors have shape and dtype but no memory, also where code asks for a CUDA device by name or number."""
-    import torch  # noqa: PLC0415
-    from torch.overrides import TorchFunctionMode  # noqa: PLC0415
+    import torch
+    from torch.overrides import TorchFunctionMode
 
     def is_cuda(value: object) -> bool:
         if isinstance(value, torch.device):

@@ -43,7 +43,7 @@ def main() -> int:
     import vllm.engine.arg_utils
 
     cuda_stand_in.finish()
-    import vllm.v1.worker.gpu_model_runner  # noqa: F401
+    import vllm.v1.worker.gpu_model_runner  # noqa: F401 - loaded once, before the forks
 
     _register_configs()
     for question in questions:

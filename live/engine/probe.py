@@ -110,7 +110,7 @@ class _Probe:
         return output
 
     def update_from_output(self, *args: Any, **kwargs: Any) -> Any:
-        outputs = super().update_from_output(*args, **kwargs)  # type: ignore[misc]
+        outputs = super().update_from_output(*args, **kwargs)  # type: ignore[misc]  # vLLM's scheduler comes next
         self._probe_settled = self.kv_cache_manager.block_pool.get_num_free_blocks()
         self._probe_history.append(self._probe_settled)
         if not self.requests:
@@ -121,11 +121,11 @@ class _Probe:
         self._probe_preemptions += 1
         if len(self._probe_preempted) < _MOST_PREEMPTED_IDS:
             self._probe_preempted.append(request.request_id)
-        return super()._preempt_request(request, *args, **kwargs)  # type: ignore[misc]
+        return super()._preempt_request(request, *args, **kwargs)  # type: ignore[misc]  # vLLM's scheduler comes next
 
     def shutdown(self) -> None:
         self._probe_publisher.close()
-        super().shutdown()  # type: ignore[misc]
+        super().shutdown()  # type: ignore[misc]  # vLLM's scheduler comes next
 
     def _sample(self, now: float) -> None:
         start = time.thread_time()  # waiting for a core is not the probe's cost
@@ -215,7 +215,7 @@ class AsyncProbeScheduler(_Probe, AsyncScheduler):  # type: ignore[misc]  # vLLM
     """vLLM's scheduler for async scheduling, with the probe."""
 
 
-class ProbeScheduler(_Probe, Scheduler):  # type: ignore[misc]
+class ProbeScheduler(_Probe, Scheduler):  # type: ignore[misc]  # vLLM's classes have no types here
     """vLLM's scheduler with the probe; where the engine schedules asynchronously, its async sibling."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
