@@ -106,10 +106,10 @@ def _standings(watched: Recorder | Replay) -> None:
 def _row(standing: AlertStanding, rule: AlertRule) -> dict[str, str]:
     return {
         t("Alert"): _label(standing.kind),
-        t("Engine"): standing.engine,
+        t("State"): _state_words(standing, rule),
         t("Now"): "–" if standing.value is None else _shown(standing.kind, standing.value),
         t("Limit"): _shown(rule.kind, rule.limit),
-        t("State"): _state_words(standing, rule),
+        t("Engine"): standing.engine,
     }
 
 
@@ -145,9 +145,9 @@ def _log(watched: Recorder | Replay) -> None:
         return
     rows = [
         {
+            t("What"): said(alert.text),
             t("Begin (UTC)"): watch_words.clock(alert.start_ms),
             t("End (UTC)"): t("lasts") if alert.end_ms is None else watch_words.clock(alert.end_ms),
-            t("What"): said(alert.text),
         }
         for alert in alerts
     ]
