@@ -18,7 +18,8 @@ from planner.measured_row import from_row
 from planner.measured_start import MeasuredStart
 from planner.planning import facts_for
 from planner.request import PlanRequest
-from planner.truth import TruthRow, documents_for, request_for
+from planner.truth import TruthRow
+from planner.truth_request import documents_for, request_for
 
 TRIAL_HOST = "trial"
 

@@ -16,7 +16,8 @@ from planner.facts import PlanError
 from planner.inventory import ModelDocuments, ModelFacts
 from planner.planning import facts_for
 from planner.request import PlanRequest
-from planner.truth import TruthRow, documents_for, request_for, with_length
+from planner.truth import TruthRow
+from planner.truth_request import documents_for, request_for, with_length
 from planner.units import GIB
 from planner.versions import Era, era_of, parse_version
 

@@ -18,7 +18,8 @@ from planner.gpu_catalog import GpuFacts, custom_gpu, find_gpu
 from planner.kv_cache import layout, plan_pool
 from planner.model_config import read_model
 from planner.request import PlanRequest
-from planner.truth import TruthRow, documents_for, read_rows, request_for
+from planner.truth import TruthRow, read_rows
+from planner.truth_request import documents_for, request_for
 from planner.units import GIB
 from planner.versions import parse_version
 

@@ -9,7 +9,8 @@ import pytest
 
 from planner.facts import PlanError
 from planner.inventory import ModelDocuments
-from planner.truth import TruthRow, documents_for, read_rows, request_for, with_length
+from planner.truth import TruthRow, read_rows
+from planner.truth_request import documents_for, request_for, with_length
 from planner.units import GIB, MIB
 
 _DOCUMENTS = ModelDocuments(model_id="org/model", config_json='{"max_position_embeddings": 4096}')
