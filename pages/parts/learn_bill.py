@@ -116,13 +116,11 @@ def _weights_figure(learner: Learner) -> None:
     if plan is None:
         return
     found = plan.ranks[0].weights
+    model, size = words.plain(learner.model_id), words.gib(found.parameter_bytes)
     st.markdown(
-        t(
-            "**{model}** on one of {ranks} cards: {size} of parameters.",
-            model=words.plain(learner.model_id),
-            ranks=ranks or 1,
-            size=words.gib(found.parameter_bytes),
-        )
+        t("**{model}** on one of {ranks} cards: {size} of parameters.", model=model, ranks=ranks, size=size)
+        if ranks and ranks > 1
+        else t("**{model}** on one card: {size} of parameters.", model=model, size=size)
     )
     parts = [part for part in found.by_role if part[1]]
     alt = "; ".join(f"{name} {words.gib(size)}" for name, size in parts)

@@ -189,6 +189,9 @@ def _budget_figure(learner: Learner) -> None:
     if plan is None:
         return
     rank = plan.ranks[plan.bounding_rank]
+    if not plan.will_start:
+        st.warning(f"**{words.plain(learner.model_id)}**: {words.plain(said(plan.reason))}", icon=":material/cancel:")
+        return
     st.markdown(
         t(
             "**{model}** on {card}: {pool} for the pool, {tokens} tokens.",

@@ -32,6 +32,7 @@ class Learner:
     request: PlanRequest
     facts: ModelFacts | None
     plan: Plan | None
+    is_example: bool = False  # the Plan page has no plan of its own now
 
     def plan_with(self, gpu: str | None = None, **flags: Any) -> Plan | None:  # by vLLM's names
         """The plan of the model on a card with room, or on `gpu`, with `flags`; None where the model allows none."""
@@ -77,7 +78,9 @@ def learner() -> Learner:
         request = state.FIRST_REQUEST
         documents = catalogue_documents(request.model_id)
         plan, facts = answer(request, documents)
-        return Learner(model_id=request.model_id, documents=documents, request=request, facts=facts, plan=plan)
+        return Learner(
+            model_id=request.model_id, documents=documents, request=request, facts=facts, plan=plan, is_example=True
+        )
     return Learner(
         model_id=answered.request.model_id,
         documents=answered.documents,

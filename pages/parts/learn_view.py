@@ -79,6 +79,10 @@ def lesson(slug: str, learner: Learner) -> None:
             model=words.plain(learner.model_id),
         )
     )
+    if learner.is_example:
+        st.info(
+            t("The Plan page has no plan now, so its first example stands in for your model."), icon=":material/info:"
+        )
     st.header(learn_state.titles()[slug], anchor=False)
     st.markdown(f"*{shown.goal}*")
     st.markdown(shown.text)

@@ -164,3 +164,19 @@ def test_workshop_paper_has_every_answer(lessons: dict[str, Lesson]) -> None:
 
     assert all(lesson.exercise.explanation in text for lesson in lessons.values())
     assert all(link in text for link in links.values())
+
+
+def test_an_example_in_place_of_the_learners_model_is_said_to_be_one(open_lesson: OpenLesson) -> None:
+    missing = open_lesson("token", model="nobody/none")
+    present = open_lesson("token", model="Qwen/Qwen3-0.6B", gpu="L40S")
+
+    assert "The Plan page has no plan now" in missing.info[0].value
+    assert not present.info
+
+
+def test_a_model_that_does_not_fit_has_no_pool_below_zero(open_lesson: OpenLesson) -> None:
+    app = open_lesson("budget", model="deepseek-ai/DeepSeek-V3", gpu="T4")
+
+    assert not app.exception
+    assert any("more than the" in warning.value for warning in app.warning)
+    assert not any("for the pool" in text.value for text in app.markdown)
