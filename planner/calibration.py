@@ -214,8 +214,8 @@ def correction(term: Term, situation: Situation, calibration: Calibration) -> Co
         (start, each)
         for start in calibration.starts
         if _speaks(start, term, situation)
-        for each in start.evidence
-        if each.term == term and refusal(each) is None
+        for each in believed(start.evidence)
+        if each.term == term
     ]
     if not speaking:
         return None
@@ -319,6 +319,12 @@ def refusal(each: Evidence) -> str | None:
     if is_near or 1 / _MOST_RATIO <= measured / predicted <= _MOST_RATIO:
         return None
     return f"A {shown} differs by more than {_MOST_RATIO:g} times and is not learned from."
+
+
+def believed(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+    """What may be learned from: what is possible; of a printed sum's parts all or none, for one that is impossible is the sum's fault."""
+    is_sum_possible = all(refusal(each) is None for each in evidence if each.is_shared)
+    return tuple(each for each in evidence if refusal(each) is None and (is_sum_possible or not each.is_shared))
 
 
 # -- situations ---------------------------------------------------------------------------------------------------------

@@ -45,6 +45,9 @@ def evidence_of(plan: Plan, start: MeasuredStart) -> tuple[Evidence, ...]:
     rank = start.weakest
     if rank is None:
         return ()
+    total = start.total or plan.gpu_total
+    if rank.kv_pool is not None and rank.kv_pool.low_bytes > total.high_bytes:
+        return ()  # another card's log
     planned = plan.ranks[stage_of_rank(rank, plan)]
     general = general_terms(planned)
     measured = {term: getattr(rank, term) for term in general if general[term].high_bytes > 0}

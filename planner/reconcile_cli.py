@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from planner.answer import Plan
 from planner.calibration_file import held_in
 from planner.facts import Finding, PlanError
 from planner.inventory import ModelDocuments
 from planner.log_file import LARGEST_TEXT_BYTES, decode_log, read_file_lines, stream_lines
 from planner.measured_advice import MeasuredAnswer, measured_answer
-from planner.measured_start import from_log
+from planner.measured_start import MeasuredStart, from_log
 from planner.model_catalog import catalogue_documents
 from planner.model_folder import config_documents, folder_documents
 from planner.planning import answer
@@ -31,7 +32,7 @@ _BAD_INPUT = 2
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
     found: Reconciliation
-    measured: MeasuredAnswer
+    measured: MeasuredAnswer | PlanError  # why there is none
     findings: tuple[Finding, ...]
 
 
@@ -84,9 +85,14 @@ def _outcome(options: argparse.Namespace) -> _Outcome:
     if held is not None:
         named = PlanRequest.from_mapping({**request.to_mapping(), "calibration": held.identity})
         plan, _ = answer(named, documents, calibration=held)
-    return _Outcome(
-        found=reconcile(plan, start), measured=measured_answer(general, documents, start), findings=findings
-    )
+    return _Outcome(found=reconcile(plan, start), measured=_measured(general, documents, start), findings=findings)
+
+
+def _measured(general: Plan, documents: ModelDocuments, start: MeasuredStart) -> MeasuredAnswer | PlanError:
+    try:
+        return measured_answer(general, documents, start)
+    except PlanError as error:
+        return error
 
 
 def _log(name: str) -> StartupLog:
@@ -136,13 +142,16 @@ def _record(outcome: _Outcome) -> dict[str, Any]:  # Any: JSON
         "identity": {**asdict(found.identity), "closes": found.identity.closes},
         "reasons": [asdict(reason) for reason in found.reasons],
         "findings": [asdict(finding) for finding in outcome.findings],
-        "measured_advice": {
-            "reason": measured.plan.reason,
-            "longest_tokens": measured.longest_tokens,
-            "advice": [asdict(each) for each in measured.advice],
-        },
+        "measured_advice": _advice(measured),
         "request": found.plan.request.to_mapping(),
     }
+
+
+def _advice(measured: MeasuredAnswer | PlanError) -> dict[str, Any]:
+    if isinstance(measured, PlanError):
+        return {"reason": measured.text, "longest_tokens": None, "advice": []}
+    advice = [asdict(each) for each in measured.advice]
+    return {"reason": measured.plan.reason, "longest_tokens": measured.longest_tokens, "advice": advice}
 
 
 def _term(term: ComparedTerm) -> dict[str, Any]:
@@ -159,8 +168,9 @@ def _text(outcome: _Outcome) -> str:
     rows += ["", _identity(found)]
     rows += [f"why: {reason.text}" for reason in found.reasons]
     rows += [f"{finding.severity}: {finding.text}" for finding in outcome.findings]
-    rows += ["", f"with the measured values: {outcome.measured.plan.reason}"]
-    rows += [f"try {each.change}: {each.effect}" for each in outcome.measured.advice]
+    measured = _advice(outcome.measured)
+    rows += ["", f"with the measured values: {measured['reason']}"]
+    rows += [f"try {each['change']}: {each['effect']}" for each in measured["advice"]]
     return "\n".join(rows)
 
 

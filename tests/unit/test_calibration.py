@@ -9,7 +9,7 @@ import pytest
 from planner import calibration as learning
 from planner.answer import Plan
 from planner.budget import plan
-from planner.calibration import Calibration, Evidence, constants_digest, correction, refusal, situation_of
+from planner.calibration import Calibration, Evidence, believed, constants_digest, correction, refusal, situation_of
 from planner.calibration_evidence import calibrated_start, evidence_of
 from planner.facts import PlanError
 from planner.measured_start import MeasuredRank, MeasuredStart, printed_gib
@@ -299,3 +299,20 @@ def test_a_link_keeps_the_name_and_nothing_else_of_a_calibration() -> None:
 
     assert query["calibration"] == asked.calibration
     assert PlanRequest.from_query(query) == asked
+
+
+def test_of_an_impossible_sum_no_part_is_learned_from() -> None:
+    def part(term: str, measured_gib: float, *, is_shared: bool) -> Evidence:
+        return replace(evidence(term, measured_gib), is_shared=is_shared)
+
+    activation, graphs = part("activation", 3.0, is_shared=True), part("captured_graphs", 1.1, is_shared=False)
+
+    assert believed((activation, part("non_torch", 43.0, is_shared=True), graphs)) == (graphs,)
+    assert len(believed((activation, part("non_torch", 1.2, is_shared=True), graphs))) == 3
+
+
+def test_a_pool_larger_than_the_card_teaches_nothing() -> None:
+    general = planned(request())
+
+    assert evidence_of(general, start_of(general)) != ()
+    assert evidence_of(general, start_of(general, kv_pool=printed_gib(900.5, "a log"))) == ()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner.answer import Plan
+from planner.facts import PlanError
 from planner.measured_advice import measured_answer
 from planner.measured_row import from_row
 from planner.measured_start import MeasuredRank, MeasuredStart, from_log, printed_gib
@@ -278,6 +279,14 @@ def test_advice_comes_from_the_measured_values() -> None:
     assert plan.will_start
     assert not found.plan.will_start
     assert any(each.flag == "gpu_memory_utilization" and float(str(each.value)) > 0.35 for each in found.advice)
+
+
+def test_no_advice_is_given_for_a_pool_that_the_measured_terms_do_not_leave() -> None:
+    found = compared(StartNumbers(pool=18.16, tokens=132_000, concurrency=16.11))
+    general = found.plan
+
+    with pytest.raises(PlanError, match=r"The printed pool of 18\.16 GiB is not what the other measured terms leave"):
+        measured_answer(general, catalogue_documents(QWEN), found.start)
 
 
 def test_where_a_start_has_room_the_longest_length_is_advised() -> None:
