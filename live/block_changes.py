@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,24 +43,23 @@ class _Changes:
         self._new = {request.request_id: request for request in frame.requests}
         self._hits = np.zeros(len(codes), bool)  # cached blocks that a request took back
 
-    def _freed(self, request: RequestBlocks | None) -> tuple[int, int]:
-        """How many blocks the request held, and how many of them are still cached."""
-        if request is None:
-            return 0, 0
-        blocks = _held(request, len(self._codes))
-        return len(blocks), int(np.count_nonzero(self._codes[blocks] & 7 == CACHED_FREE))
+    def _freed(
+        self, kind: Literal["preempted", "finished"], request_id: str, request: RequestBlocks | None
+    ) -> BlockEvent:
+        """The request's end: how many blocks it held, and how many of them are still cached."""
+        held = None if request is None else self._codes[_held(request, len(self._codes))] & 7
+        return BlockEvent(
+            step=self._frame.step,
+            kind=kind,
+            request_id=self._name_of(request_id),
+            num_blocks=0 if held is None else len(held),
+            num_kept=0 if held is None else int(np.count_nonzero(held == CACHED_FREE)),
+        )
 
     def preempted(self) -> Iterator[BlockEvent]:
         """Those that the engine says it preempted since the frame before."""
         for request_id in dict.fromkeys(self._frame.preempted_ids):
-            num_blocks, num_kept = self._freed(self._old.get(request_id))
-            yield BlockEvent(
-                step=self._frame.step,
-                kind="preempted",
-                request_id=self._name_of(request_id),
-                num_blocks=num_blocks,
-                num_kept=num_kept,
-            )
+            yield self._freed("preempted", request_id, self._old.get(request_id))
 
     def finished(self) -> Iterator[BlockEvent]:
         """Those that held blocks and are gone without having been preempted; nobody where the engine preempted some unnamed."""
@@ -68,14 +68,7 @@ class _Changes:
             return
         for request_id, request in self._old.items():
             if request_id not in self._new and request_id not in self._frame.preempted_ids:
-                num_blocks, num_kept = self._freed(request)
-                yield BlockEvent(
-                    step=self._frame.step,
-                    kind="finished",
-                    request_id=self._name_of(request_id),
-                    num_blocks=num_blocks,
-                    num_kept=num_kept,
-                )
+                yield self._freed("finished", request_id, request)
 
     def arrived(self) -> Iterator[BlockEvent]:
         """Those that hold blocks now and held none, with what they found in the cache."""
