@@ -70,6 +70,11 @@ def load_form(asked: CompareInput, problem: PlanError | None) -> None:
             t("Requests a second"), key=key("rate"), step=0.5, format="%g", help=explained, persist_state="session"
         )
         problems.say(problem, "requests_per_second")
+    preempted_form(problem)
+
+
+def preempted_form(problem: PlanError | None) -> None:
+    """Draw how many requests may be preempted."""
     st.number_input(
         t("Preempted at most, %"),
         key=key("most_preempted_percent"),

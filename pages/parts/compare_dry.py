@@ -58,7 +58,7 @@ def view(asked: CompareInput) -> None:
             persist_state="session",
         )
         problems.say(problem, "most_users")
-        problems.say(problem, "most_preempted_fraction")
+        compare_demand.preempted_form(problem)
     st.header(t("Dry run: more and more users"), anchor=False)
     answered = state.answer()
     problem = answered if isinstance(answered, PlanError) else problem

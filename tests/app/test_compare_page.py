@@ -374,3 +374,10 @@ def test_a_sweep_that_cannot_be_made_is_said_at_its_field(open_page) -> None:
 
     assert not app.exception
     assert any("goes up to 0 users" in error for error in errors(app))
+
+
+def test_the_dry_run_shows_the_share_of_preemptions_that_ends_it(open_page) -> None:
+    app = open_page(fit="view!dry_run~most_users!4")
+
+    assert app.number_input(key="compare_most_preempted_percent").value == 1.0
+    assert not app.exception
