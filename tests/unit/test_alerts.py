@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from live.alert_log import alert_log, changed_rules
+from live.alert_log import alert_log, changed_rules, shown_number
 from live.alert_rules import ALERT_MEANINGS, AlertRule, checked_rule, first_rules, rules_from_text, rules_to_text
 from live.alerts import AlertWatch
 from live.recording import Mark
@@ -271,3 +271,10 @@ def test_what_changed_is_one_sentence():
 
     assert changed_rules(first_rules(), later) == "Limits changed: KV usage at 80 % for 5 s."
     assert changed_rules(later, later) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(3.43e-05, "0"), (0.0123, "0.0123"), (7.0, "7"), (12.345, "12.3"), (1234.5, "1,234")]
+)
+def test_a_value_is_shown_as_a_person_reads_it(value: float, shown: str) -> None:
+    assert shown_number(value) == shown
