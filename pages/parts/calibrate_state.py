@@ -151,12 +151,12 @@ def shown_engine(sample: EngineSample, snapshot: EngineSnapshot) -> Shown | None
     return Shown(found=found, general=general, documents=planned.documents, notes=planned.notes)
 
 
-def advice_of(shown: Shown) -> MeasuredAnswer | None:
-    """The planner's advice with this start's own constants; None where there is nothing measured to use."""
+def advice_of(shown: Shown) -> MeasuredAnswer | PlanError:
+    """The planner's advice with this start's own constants, or why there is none."""
     try:
         return measured_answer(shown.general, shown.documents, shown.found.start)
-    except PlanError:
-        return None
+    except PlanError as problem:
+        return problem
 
 
 # -- presses ------------------------------------------------------------------------------------------------------------

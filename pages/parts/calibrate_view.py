@@ -14,7 +14,7 @@ from pages.parts.language import t
 from pages.parts.said import said
 from planner.calibration import refusal
 from planner.calibration_evidence import evidence_of
-from planner.facts import Finding
+from planner.facts import Finding, PlanError
 
 _QUIET_CHART = {"displayModeBar": False, "scrollZoom": False}
 _MOST_UNREAD = 50
@@ -127,9 +127,10 @@ def _reasons(shown: Shown) -> None:
 
 def _advice(shown: Shown) -> None:
     found = calibrate_state.advice_of(shown)
-    if found is None:
-        return
     st.subheader(t("With the measured values"), anchor=False)
+    if isinstance(found, PlanError):
+        st.warning(words.plain(said(found.text)), icon=":material/block:")
+        return
     st.markdown(words.plain(said(found.plan.reason)))
     if found.longest_tokens is not None:
         st.markdown(t("For the model's longest, {tokens} tokens:", tokens=words.count(found.longest_tokens)))
