@@ -64,7 +64,7 @@ def words_of(app: AppTest) -> Iterator[str]:
         proto = getattr(node, "proto", None)
         for field in _FIELDS:
             text = getattr(proto, field, "")
-            if isinstance(text, str):
+            if isinstance(text, str) and not text.startswith("<style>"):
                 yield text
         for text in getattr(proto, "options", ()):
             yield str(getattr(text, "content", text))
