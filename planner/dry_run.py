@@ -123,7 +123,7 @@ def try_batches(
 
 def recommend(knee: Knee, trials: Sequence[BatchTrial]) -> tuple[Recommendation, ...]:
     """`max_num_seqs` at the knee and the smallest `max_num_batched_tokens` that is as fast as any, with the reasons."""
-    found = [Recommendation(flag="max_num_seqs", value=knee.users, reason=_sentence(knee.reason))]
+    found = [Recommendation(flag="max_num_seqs", value=knee.users, reason=knee.reason)]
     served = [(trial, trial.load) for trial in trials if trial.load is not None]
     if not served:
         return tuple(found)
@@ -138,7 +138,3 @@ def recommend(knee: Knee, trials: Sequence[BatchTrial]) -> tuple[Recommendation,
     )
     found.append(Recommendation(flag="max_num_batched_tokens", value=trial.max_num_batched_tokens, reason=text))
     return tuple(found)
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]

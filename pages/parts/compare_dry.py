@@ -11,7 +11,7 @@ from pages.parts import compare_charts, compare_demand, compare_state, problems,
 from pages.parts.compare_request import USERS, CompareInput
 from pages.parts.compare_state import key
 from pages.parts.language import t
-from pages.parts.said import said
+from pages.parts.said import said, sentence
 from planner.demand import Demand
 from planner.dry_run import (
     BatchTrial,
@@ -111,7 +111,7 @@ def _draw(found: DryRun) -> None:
     for advice in found.recommendations:
         with st.container(border=True):
             st.markdown(f"`{words.flag_name(advice.flag)} {advice.value}`")
-            st.caption(words.plain(said(advice.reason)))
+            st.caption(words.plain(sentence(advice.reason)))
     left, right = st.columns(2, gap="medium")
     with left:
         st.markdown(f"**{t('Tokens a second, all users together')}**")

@@ -12,7 +12,7 @@ from pages.parts.language import t
 from pages.parts.report_button import About, report_button
 from pages.parts.report_figures import chart
 from pages.parts.report_sections import Cell, Heading, Number, Section, Table, Text, Verdict, from_markdown, table
-from pages.parts.said import said
+from pages.parts.said import said, sentence
 from planner.answer import Plan
 from planner.dry_run import Knee, Level, Recommendation
 from planner.scenarios import Scenario
@@ -101,7 +101,7 @@ def _dry(
     levels: Sequence[Level], knee: Knee, advice: Sequence[Recommendation], tables: tuple[Rows, Rows]
 ) -> Sequence[Section]:
     title = t("No knee yet:") if knee.is_open else t("The knee is at {users} users:", users=words.count(knee.users))
-    flags = tuple((words.flag_name(each.flag), str(each.value), said(each.reason)) for each in advice)
+    flags = tuple((words.flag_name(each.flag), str(each.value), sentence(each.reason)) for each in advice)
     return (
         Verdict(text=title.rstrip(":："), reason=said(knee.reason)),
         Table(title=t("What to set"), columns=(t("Flag"), t("Value"), t("Why")), rows=flags),

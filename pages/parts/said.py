@@ -234,3 +234,9 @@ def _template(source: str, translation: str, tails: str) -> _Template:
         names=tuple(name for _, name, _, _ in pieces if name is not None),
         translation=translation,
     )
+
+
+def sentence(text: str) -> str:
+    """`text` in the reader's language as a sentence of its own, where it is also said after a colon."""
+    found = said(text)
+    return found[:1].upper() + found[1:]

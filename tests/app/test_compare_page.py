@@ -381,3 +381,9 @@ def test_the_dry_run_shows_the_share_of_preemptions_that_ends_it(open_page) -> N
 
     assert app.number_input(key="compare_most_preempted_percent").value == 1.0
     assert not app.exception
+
+
+def test_the_dry_runs_advice_is_a_sentence_of_its_own(open_page) -> None:
+    app = open_page(fit="view!dry_run~most_users!4")
+
+    assert any(note.value.startswith("Up to 4 users") for note in app.caption)

@@ -11,7 +11,7 @@ from emitted_texts import planner_texts, simulator_texts
 
 from pages.parts import language
 from pages.parts import said as said_module
-from pages.parts.said import said
+from pages.parts.said import said, sentence
 from pages.parts.sentence_templates import templates
 
 # English words that stand in a row although the sentence is translated: names of code, logs, lists of values.
@@ -144,3 +144,12 @@ def test_texts_in_holes_are_templates_too():
 )
 def test_what_no_page_shows_is_no_template(source):
     assert found(source) == []
+
+
+def test_a_part_sentence_is_translated_before_it_becomes_a_sentence_of_its_own():
+    text = "up to 16 users throughput rises and the pool holds them all; sweep further to find the knee."
+
+    assert sentence(text) == said(text)
+    assert not _LEFT_OVER.search(sentence(text))
+    language.ask(lambda: "en")
+    assert sentence(text) == f"U{text[1:]}"
