@@ -103,7 +103,7 @@ def _dry(
     title = t("No knee yet:") if knee.is_open else t("The knee is at {users} users:", users=words.count(knee.users))
     flags = tuple((words.flag_name(each.flag), str(each.value), sentence(each.reason)) for each in advice)
     return (
-        Verdict(text=title.rstrip(":："), reason=said(knee.reason)),
+        Verdict(text=title.rstrip(":："), reason=sentence(knee.reason)),
         Table(title=t("What to set"), columns=(t("Flag"), t("Value"), t("Why")), rows=flags),
         chart(
             t("Tokens a second, all users together"),
