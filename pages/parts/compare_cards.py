@@ -102,13 +102,17 @@ def _subject(model_id: str, asked: CompareInput) -> str:
         if asked.load == "users"
         else t("{rate} requests a second", rate=f"{asked.rate:g}")
     )
-    return t(
+    asked_too = [t("at most {percent} % preempted", percent=f"{asked.most_preempted_percent:g}")]
+    if asked.prefix_tokens:
+        asked_too.append(t("a shared prefix of {tokens} tokens", tokens=words.count(asked.prefix_tokens)))
+    subject = t(
         "{model} · {load} · prompts of {prompt} and answers of {output} tokens (p50 / p95 / p99)",
         model=model_id,
         load=load,
         prompt=f"{asked.prompt_p50:,} / {asked.prompt_p95:,} / {asked.prompt_p99:,}",
         output=f"{asked.output_p50:,} / {asked.output_p95:,} / {asked.output_p99:,}",
     )
+    return " · ".join([subject, *asked_too])
 
 
 def _answer(asked: CompareInput, answered: state.Answer, demand: Demand) -> None:

@@ -387,3 +387,11 @@ def test_the_dry_runs_advice_is_a_sentence_of_its_own(open_page) -> None:
     app = open_page(fit="view!dry_run~most_users!4")
 
     assert any(note.value.startswith("Up to 4 users") for note in app.caption)
+
+
+def test_all_that_is_asked_of_the_cards_stands_above_the_answer(open_page) -> None:
+    app = open_page(fit="view!cards~users!4~search_cards!L40S~most_cards!1~prefix_tokens!256")
+
+    asked = app.main.caption[0].value
+    assert "at most 1 % preempted" in asked
+    assert "a shared prefix of 256 tokens" in asked
