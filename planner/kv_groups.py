@@ -133,12 +133,15 @@ def count_by_stage(layers: Iterable[PlacedSpec], num_stages: int) -> dict[LayerS
     """The layers of each distinct spec on each stage, specs in the order in which they are met."""
     by_object: dict[int, tuple[LayerSpec, list[int]]] = {}
     for spec, stage in layers:
-        by_object.setdefault(id(spec), (spec, [0] * num_stages))[1][stage] += 1
+        known = by_object.get(id(spec))
+        if known is None:
+            known = by_object[id(spec)] = (spec, [0] * num_stages)
+        known[1][stage] += 1
     counts: dict[LayerSpec, list[int]] = {}
     for spec, numbers in by_object.values():
-        known = counts.setdefault(spec, [0] * num_stages)
+        total = counts.setdefault(spec, [0] * num_stages)
         for stage, number in enumerate(numbers):
-            known[stage] += number
+            total[stage] += number
     return counts
 
 
