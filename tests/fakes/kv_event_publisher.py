@@ -67,7 +67,7 @@ class Publisher:
             self.num_requests += 1
             first = int.from_bytes(number, "big")
             topic = (self._topic,) if self._has_topic else ()
-            for sequence, payload in self._buffer:
+            for sequence, payload in tuple(self._buffer):
                 if sequence >= first:
                     self._router.send_multipart((client, b"", *topic, sequence.to_bytes(8, "big"), payload))
             self._router.send_multipart((client, b"", *((b"",) if self._has_topic else ()), END, b""))
