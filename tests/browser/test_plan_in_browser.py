@@ -80,7 +80,7 @@ def test_an_advice_is_applied_and_the_plan_starts(open_page) -> None:
 
     page.get_by_role("button", name="Apply").first.click()
 
-    heading(page, "vLLM will start")
+    expect(page.get_by_role("heading", name="vLLM will start")).to_be_visible()
 
 
 def test_the_plan_is_downloaded_without_losing_the_page(open_page, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_the_player_obeys_the_keyboard(open_page) -> None:
     painted(page, 40)
     page.keyboard.press("Home")
 
-    painted(page, 0)
+    expect(page.locator(".kv")).to_have_attribute("data-painted", re.compile(":0$"))
 
 
 def test_the_cursor_names_a_block_and_enter_chooses_its_request(open_page) -> None:

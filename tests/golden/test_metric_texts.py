@@ -44,7 +44,7 @@ def test_every_expected_reading_is_reproduced(row, capsys):
 
 
 def test_the_guess_whose_blocks_these_are_is_said():
-    if not rows():
+    if not rows() and os.environ.get("CI") != "true":
         pytest.skip("the checkout has no shared folder beside it")
     text = (TEXTS / "v0-054-two-models.txt").read_text()
 
@@ -54,7 +54,7 @@ def test_the_guess_whose_blocks_these_are_is_said():
 
 
 def test_transfers_by_tier_stay_readable():
-    if not rows():
+    if not rows() and os.environ.get("CI") != "true":
         pytest.skip("the checkout has no shared folder beside it")
     text = (TEXTS / "v1-kv-offload-tiering-lines.txt").read_text()
 
