@@ -81,6 +81,7 @@ def to_json(log: StartupLog) -> dict[str, Any]:
         {"rank": rank.rank} | {key: as_printed(getattr(rank, name)) for key, name in GIB_KEYS.items()}
         for rank in log.ranks
     ]
+    record["command"] = log.command
     record["arguments"] = {name: _plain(value) for name, value in log.arguments}
     record["lines"] = _lines(log)
     record["derived"] = dict(log.derived)

@@ -1,14 +1,14 @@
 """A start-up log as a request: what the start asked for, so that a plan can be set beside it.
 
-The user's own arguments count where the log prints them; the engine's settings fill in what they decide. What cannot be
-known from the log is a finding, and the field stays as it was.
+The user's own arguments count where the log prints them; the engine's settings fill in what they decide, and then the
+command that was pasted above the log. What cannot be known from the log is a finding, and the field stays as it was.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from planner.command_line import parse_command
@@ -19,6 +19,7 @@ from planner.model_catalog import catalogue_ids
 from planner.request import PlanRequest
 from planner.request_mapping import FLAG_READERS, request_from_mapping, request_to_mapping
 from planner.startup_facts import StartupLog
+from planner.startup_given import command_fields
 from planner.units import GIB
 from planner.versions import NEWEST, Version, parse_version
 
@@ -41,6 +42,9 @@ _FLAG_FACTS = (
     "dtype",
     "kv_cache_dtype",
 )
+# Two spellings of one value: a command's and the engine's.
+_SAME = {"half": "float16", "float": "float32", "fp8_e4m3": "fp8"}
+_OF_A_COMMAND = frozenset({"command-not-found", "model-not-named", "image-without-version"})
 _NOT_FLAGS = frozenset({"model", "model_tag", "subparser", "func", "config", "host", "port", "served_model_name"})
 
 
@@ -66,25 +70,58 @@ class LoggedRequest:
 def request_of_log(log: StartupLog) -> LoggedRequest:
     """The request that a log's start answered, as far as the log says it."""
     version = log.release.last if log.release is not None else parse_version(NEWEST)
-    parsed = parse_command(_command(log, version), ".".join(map(str, version)))
-    fields = {name: value for name, value in parsed.fields if name != "vllm_version"}
+    release = ".".join(map(str, version))
+    parsed = parse_command(_command(log, version), release)
+    typed = parse_command(log.command or "", release)
+    own = {name: value for name, value in parsed.fields if name != "vllm_version"}
+    above = {} if log.command is None else command_fields(log.command, release)
+    fields = {name: value for name, value in typed.fields if name in above and name != "vllm_version"} | own
     for name in _FLAG_FACTS:
         value = getattr(log, name)
-        if value is not None and value is not False and (name not in fields or name == "max_model_len"):
+        is_said = value is not None and (value is not False or name in above)
+        if is_said and (name not in own or name == "max_model_len"):
             fields[name] = value
     if fields.get("kv_cache_dtype") == "auto":
         del fields["kv_cache_dtype"]
     if log.model_name is not None:
         fields["model_id"] = _model_id(log.model_name)
     if log.release is not None:
-        fields["vllm_version"] = ".".join(map(str, version))
+        fields["vllm_version"] = release
     for name in ("model_runner", "compile_cache"):
         if (value := getattr(log, name)) is not None:
             fields[name] = value
     fields |= _card(log)
-    skipped = {"command-not-found", "model-not-named"}
-    findings = [finding for finding in parsed.findings if finding.code not in skipped]
-    return LoggedRequest(fields=tuple(fields.items()), findings=(*findings, *_unknown(log, fields)))
+    said = [
+        finding for finding in dict.fromkeys((*parsed.findings, *typed.findings)) if finding.code not in _OF_A_COMMAND
+    ]
+    findings = (*said, *_differing(above, fields), *_unknown(log, fields))
+    return LoggedRequest(fields=tuple(fields.items()), findings=findings)
+
+
+def _differing(above: Mapping[str, object], fields: Mapping[str, object]) -> Iterator[Finding]:
+    """A finding for each field that the command above the log gives another value than the log itself."""
+    for name, value in above.items():
+        typed, own = _comparable(name, value), _comparable(name, fields.get(name))
+        if own is None or typed in (own, "auto", "-1", None):
+            continue
+        text = f"The command above the log gives {name} as {typed}, the log itself as {own}; the log's own counts."
+        yield Finding(code="log-command-differs", severity="warning", text=text, field=name)
+
+
+def _comparable(name: str, value: object) -> str | None:
+    """A value as both a command and a log spell it; None for none, or for what is no such value."""
+    try:
+        value = FLAG_READERS[name](name, value) if name in FLAG_READERS and value is not None else value
+    except PlanError:
+        return None
+    if value is None:
+        return None
+    text = str(value).removeprefix("torch.")[:80]
+    if name == "vllm_version":
+        return ".".join(map(str, parse_version(text)))
+    if name == "model_id":
+        return text.rstrip("/").replace("\\", "/").rsplit("/", maxsplit=1)[-1]
+    return _SAME.get(text, text)
 
 
 def _model_id(name: str) -> str:

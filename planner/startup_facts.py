@@ -13,7 +13,7 @@ StartOutcome = Literal["started", "failed", "unknown"]
 FailureKind = Literal[
     "length_does_not_fit", "no_cache_memory", "too_little_free", "out_of_memory", "engine_failed", "other"
 ]
-VersionBasis = Literal["banner", "source lines", "environment report"]
+VersionBasis = Literal["banner", "source lines", "image tag", "environment report"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +122,7 @@ class StartupLog:
     failed_start: FailedStart | None = None
     arguments: tuple[tuple[str, object], ...] = ()  # what the user gave: "non-default args", or V0's Namespace
     engine_config: tuple[tuple[str, object], ...] = ()  # what the engine made of it
+    command: str | None = None  # the command that stands above the start, with the variables set there
     lines: Lines = ()  # which line says each fact; a derived fact is in `derived` instead
     derived: tuple[tuple[str, str], ...] = ()  # a fact that no line prints, and how it follows from those that do
     unread: tuple[LogLine, ...] = ()  # lines that look like memory lines and were not understood

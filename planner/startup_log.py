@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from planner.startup_command import CommandWatch
 from planner.startup_facts import FailedStart, LogLine, RankMemory, ReleaseReading, StartOutcome, StartupLog
 from planner.startup_lines import Repeats, records
 from planner.startup_start import Start
-from planner.startup_summary import finish
+from planner.startup_summary import Whole, finish
 from planner.startup_wraps import unwrapped
 
 __all__ = [
@@ -45,11 +46,12 @@ def read_starts(text: str) -> tuple[StartupLog, ...]:
 
 def read_lines(lines: Iterable[str], *, is_cut: bool = False) -> tuple[StartupLog, ...]:
     """The facts of each start in the lines of a log; `is_cut` when they are not all that the log has."""
-    starts = deque(_starts(lines), maxlen=_MOST_STARTS)
+    watch = CommandWatch()
+    starts = deque(_starts(watch.watch(lines)), maxlen=_MOST_STARTS)
     environment = next((start.environment_version for start in starts if start.environment_version), None)
+    whole = Whole(num_starts=len(starts), environment=environment, is_cut=is_cut)
     return tuple(
-        finish(start, number=number, num_starts=len(starts), environment=environment, is_cut=is_cut)
-        for number, start in enumerate(starts, start=1)
+        finish(start, number, whole, watch.above(start.first_number)) for number, start in enumerate(starts, start=1)
     )
 
 

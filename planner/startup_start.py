@@ -64,6 +64,7 @@ class Start:
     settings: dict[str, tuple[tuple[str, object], ...]] = field(default_factory=dict)
     ending: Ending = field(default_factory=Ending)
     environment_version: LogLine | None = None
+    first_number: int = 0  # the line of its first message; 0 while none was read
     last_wrapped: int = 0  # the last line that a wrapped message took in
     num_left_out: int = 0  # lines of a kind that the start holds thousands of
     is_folded: bool = False  # Ray left out the other ranks' equal lines
@@ -75,6 +76,8 @@ class Start:
             following = Start()
             following.take(record)
             return following
+        if not self.first_number and any(one.key != "environment" for one in found):
+            self.first_number = record.number
         if "(Worker" in record.text:
             self.workers.add(process_before(record.text, 0).rank)
         for one in found:

@@ -3,50 +3,65 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
+from planner.startup_command import GivenCommand
 from planner.startup_facts import LogLine, RankMemory, StartupLog, block_size_of
 from planner.startup_findings import findings_of
+from planner.startup_given import command_facts, release_with
 from planner.startup_release import read_release
 from planner.startup_start import Said, Start
 
 _PLAIN = frozenset(field.name for field in fields(StartupLog)) - {
     "ranks", "release", "outcome", "failure", "failed_start", "arguments", "engine_config", "lines", "derived", "unread",
-    "findings", "start_number", "num_starts",
+    "findings", "start_number", "num_starts", "command",
 }  # fmt: skip
 
 
-def finish(start: Start, *, number: int, num_starts: int, environment: LogLine | None, is_cut: bool) -> StartupLog:
-    """The facts of a start that was read to its end."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """What is known of the whole log that a start stands in."""
+
+    num_starts: int
+    environment: LogLine | None  # an environment report's line with the release
+    is_cut: bool
+
+
+def finish(start: Start, number: int, whole: Whole, command: GivenCommand | None) -> StartupLog:
+    """The facts of a start that was read to its end, the log's number `number`, under the command above it."""
     facts = dict(start.facts)
     ending = start.ending.failed
-    if (
-        ending is not None
-        and ending.reading is not None
-        and ending.reading.max_model_len
-        and "max_model_len" not in facts
-    ):
-        facts["max_model_len"] = Said(value=ending.reading.max_model_len, line=ending.line)
+    stated_length = ending.reading.max_model_len if ending is not None and ending.reading is not None else None
+    if ending is not None and stated_length and "max_model_len" not in facts:
+        facts["max_model_len"] = Said(value=stated_length, line=ending.line)
+    release = release_with(read_release(facts.get("vllm_version"), start.sources, whole.environment), command)
     _translate(facts)
     values: dict[str, Any] = {name: said.value for name, said in facts.items() if name in _PLAIN}
     derived = _derive(start, values)
+    if command is not None:
+        for name, value in command_facts(command, release).items():
+            if values.get(name) is None:
+                facts[name] = Said(value=value, line=command.line)
+    _name_model(facts)
+    values |= {name: said.value for name, said in facts.items() if name in _PLAIN}
     log = StartupLog(
         ranks=tuple(_rank(name, said) for name, said in sorted(start.ranks.items())),
-        release=read_release(facts.get("vllm_version"), start.sources, environment),
+        release=release,
         outcome="started" if start.ending.is_started else "failed" if ending is not None else "unknown",
         failure=None if ending is None else ending.line.text,
         failed_start=ending,
         arguments=start.settings.get("arguments", ()),
         engine_config=start.settings.get("engine", ()),
+        command=None if command is None else command.text,
         lines=tuple((name, said.line) for name, said in facts.items() if name in _PLAIN),
         derived=tuple(derived.items()),
         unread=tuple(start.unread),
         start_number=number,
-        num_starts=num_starts,
+        num_starts=whole.num_starts,
         **values,
     )
-    return findings_of(log, start, is_cut=is_cut)
+    return findings_of(log, start, is_cut=whole.is_cut)
 
 
 # A message without a figure -> the fact it states; of two for one fact the first counts.
@@ -65,6 +80,10 @@ def _translate(facts: dict[str, Said]) -> None:
             facts[name] = Said(value=value, line=facts[said].line)
     if "max_model_len_served" in facts:
         facts["max_model_len"] = facts["max_model_len_served"]
+
+
+def _name_model(facts: dict[str, Said]) -> None:
+    """Makes the model's name of its path, and keeps the path."""
     if "model_name" in facts:
         given = facts["model_name"]
         name = _model_name(given.value)
