@@ -16,7 +16,7 @@ from live.http_reader import LONGEST_SECONDS, HttpAnswer, HttpReader, ReadState
 from live.metrics import MetricsReading, read_metrics
 from live.samples import EngineSnapshot, ServedModel
 from live.scrape_address import ServerAddress
-from live.text_bytes import decode_text
+from live.text_bytes import LARGEST_TEXT_BYTES, decode_text
 
 SnapshotState = ReadState | Literal["not_vllm"]
 
@@ -141,7 +141,7 @@ def read_server(
     Raises `PlanError` for an address that may not be read.
     """
     end = reader.clock() + LONGEST_SECONDS
-    answer = reader.get(server, "/metrics")
+    answer = reader.get(server, "/metrics", largest_bytes=LARGEST_TEXT_BYTES)
     if answer.state != "ok":
         return ServerReading(state=answer.state, text=answer.text)
     now = wall_clock_ns()

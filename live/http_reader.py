@@ -1,4 +1,4 @@
-"""Bounded GET requests to checked addresses: 5 MB and 2 seconds at most, no redirect to another host, no proxy.
+"""Bounded GET requests to checked addresses: 2 seconds and 5 MB (by default) at most, no redirect to another host, no proxy.
 
 Failures are named states, not exceptions. A token is sent to the asked server only, and nothing keeps or shows it.
 """
@@ -25,10 +25,10 @@ from live.scrape_address import (
     resolve,
     resolve_in_time,
 )
-from live.text_bytes import LARGEST_TEXT_BYTES
 from planner.facts import PlanError
 
 LONGEST_SECONDS = 2.0
+LARGEST_ANSWER_BYTES = 5 * 1000 * 1000
 _MOST_REDIRECTS = 2
 _MOST_PER_SECOND = 25  # requests to one server
 
@@ -50,8 +50,11 @@ class HttpAnswer:
 
 @dataclass(slots=True)
 class _Deadline:
+    """What one answer may cost: time and bytes."""
+
     clock: Clock
     end: float
+    largest_bytes: int = LARGEST_ANSWER_BYTES
 
     def left(self) -> float:
         """Seconds left; raises where none are."""
@@ -163,9 +166,17 @@ class HttpReader:
                 self._recent.clear()
             return is_full
 
-    def get(self, server: ServerAddress, path: str, *, seconds: float = LONGEST_SECONDS) -> HttpAnswer:
+    def get(
+        self,
+        server: ServerAddress,
+        path: str,
+        *,
+        seconds: float = LONGEST_SECONDS,
+        largest_bytes: int = LARGEST_ANSWER_BYTES,
+    ) -> HttpAnswer:
         """The answer to a GET of `path` below the server's root; raises `PlanError` for an address that may not be read."""
-        deadline = _Deadline(clock=self.clock, end=self.clock() + min(seconds, LONGEST_SECONDS))
+        end = self.clock() + min(seconds, LONGEST_SECONDS)
+        deadline = _Deadline(clock=self.clock, end=end, largest_bytes=largest_bytes)
         url, token = f"{server.shown}{path}", self.token
         for _ in range(_MOST_REDIRECTS + 1):
             answer, location = self._one(server, url, token, deadline)
@@ -222,22 +233,22 @@ def _request(
             text = f"{server.shown} sends to another address, which is not followed; give the final one."
             location = answered.get(b"location", b"").decode("latin-1")
             return HttpAnswer(state="redirected", status=response.status, text=text), location or None
-        return _body(response, answered.get(b"content-length", b""), server), None
+        return _body(response, answered.get(b"content-length", b""), server, deadline.largest_bytes), None
 
 
-def _body(response: httpcore.Response, announced: bytes, server: ServerAddress) -> HttpAnswer:
-    limit = f"{LARGEST_TEXT_BYTES // 1_000_000} MB"
+def _body(response: httpcore.Response, announced: bytes, server: ServerAddress, largest_bytes: int) -> HttpAnswer:
+    limit = f"{largest_bytes // 1_000_000} MB"
     too_large = HttpAnswer(
         state="too_large",
         status=response.status,
         text=f"{server.shown} answers with more than {limit}; it is not read.",
     )
-    if announced.isdigit() and int(announced[:20]) > LARGEST_TEXT_BYTES:
+    if announced.isdigit() and int(announced[:20]) > largest_bytes:
         return too_large
     content = bytearray()
     for chunk in response.iter_stream():
         content += chunk
-        if len(content) > LARGEST_TEXT_BYTES:
+        if len(content) > largest_bytes:
             return too_large
     if response.status != 200:
         text = f"{server.shown} answers with HTTP status {response.status}."

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,17 +39,17 @@ def add_snapshot_command(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def _read_file(path: Path) -> bytes:
-    if str(path) == "-":
-        return sys.stdin.buffer.read(LARGEST_TEXT_BYTES)
     try:
-        with path.open("rb") as file:
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
             content = file.read(LARGEST_TEXT_BYTES + 1)
     except OSError as error:
         raise PlanError(
             "file", str(path), f"{path} cannot be read ({error.strerror}); give a saved /metrics text."
         ) from None
     if len(content) > LARGEST_TEXT_BYTES:
-        raise PlanError("file", str(path), f"{path} is larger than 5 MB, which no /metrics text is.")
+        raise PlanError(
+            "file", str(path), f"{path} is larger than {LARGEST_TEXT_BYTES // 1_000_000} MB, which no /metrics text is."
+        )
     return content
 
 

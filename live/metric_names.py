@@ -102,6 +102,8 @@ SHARES_AND_TIMES = {
     for name in rule.names
     if rule.is_fraction or field.endswith("_seconds") or field.startswith("estimated_")
 }
+# Gauges of requests: an engine never holds a million.
+REQUEST_GAUGES = {"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:num_requests_swapped"}
 PLAIN_NAMES = {name for rule in NUMBER_RULES.values() for name in rule.names} - _DIRECTED
 
 # Histograms that end as counters do.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from live.cache_config import cache_config_from_labels, config_findings
-from live.exposition import Exposition, RawSeries, read_exposition
+from live.exposition import Exposition, read_exposition
 from live.metric_names import (
     CACHE_CONFIG_INFO,
     NEW_NAMES_BESIDE_OLD_PREFIX,
@@ -25,6 +25,7 @@ from live.metric_names import (
     canonical,
     histogram_part,
 )
+from live.sample_lines import RawSeries
 from live.samples import CacheConfig, EngineIdentity, EngineSample, HistogramSample, LabelledValue
 from live.series_owner import OwnedSeries, owned_series
 from planner.facts import Finding
@@ -260,6 +261,12 @@ def _text_findings(exposition: Exposition) -> list[Finding]:
         count, first = len(exposition.unread_lines), exposition.unread_lines[0]
         text = f"{count} line{'s' * (count > 1)} of vLLM's could not be read and is left out, such as {first[:90]!r}."
         findings.append(Finding(code="metric-lines-unread", severity="warning", text=text))
+    if exposition.num_lines_too_many:
+        text = (
+            f"The text is longer than any that vLLM exports: {exposition.num_lines_too_many:,} of its lines are left out, "
+            "so that numbers of some engines may be missing."
+        )
+        findings.append(Finding(code="metrics-text-too-long", severity="warning", text=text))
     if exposition.series and exposition.has_cut_end:
         text = "The text has no line end: it may be cut, and what is absent may have been in the rest."
         findings.append(Finding(code="metrics-text-cut", severity="info", text=text))

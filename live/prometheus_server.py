@@ -16,10 +16,10 @@ from typing import Any, Literal
 from urllib.parse import urlencode
 
 from live.engine_snapshot import ServerReading, SnapshotState
-from live.exposition import RawSeries
 from live.http_reader import HttpAnswer, HttpReader
 from live.metric_names import CACHE_CONFIG_INFO, NUMBER_RULES, OLD_PREFIX_NAMES
 from live.metrics import samples_from
+from live.sample_lines import RawSeries
 from live.samples import EngineIdentity, EngineSample, EngineSnapshot
 from live.scrape_address import ServerAddress
 from live.series_owner import OwnedSeries, owned_series

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from live.exposition import RawSeries
 from live.metric_names import CACHE_CONFIG_INFO, PLACE_LABELS, PLAIN_NAMES, canonical
+from live.sample_lines import RawSeries
 from live.samples import EngineIdentity
 from planner.facts import Finding
 

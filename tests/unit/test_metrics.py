@@ -1,7 +1,9 @@
 """What a /metrics text means: names of all eras, several engines, odd values, cut and pasted texts."""
 
 import gzip
+import itertools
 import math
+import time
 from collections import Counter
 from unittest import mock
 
@@ -511,10 +513,10 @@ def test_a_saved_file_is_read_in_its_encoding(encoding):
 
 
 def test_a_packed_answer_is_unpacked_within_the_limit():
-    packed = gzip.compress(b"vllm:num_requests_running 3.0\n" + b"#" * 60_000_000)
+    packed = gzip.compress(b"vllm:num_requests_running 3.0\n" + b"#" * 90_000_000)
 
     assert running(decode_text(packed)) == 3
-    assert len(decode_text(packed)) == 5_000_000
+    assert len(decode_text(packed)) == 32_000_000
     assert decode_text(b"\x1f\x8b broken") == ""
 
 
@@ -545,10 +547,51 @@ def test_an_exposition_of_another_exporter_is_known_to_be_one():
 
 
 def test_a_text_longer_than_any_real_one_is_read_up_to_a_limit():
-    lines = ["vllm:num_requests_running 1.0"] * 40_000 + ["vllm:num_requests_waiting 2.0"]
+    lines = [f"vllm:num_requests_running {number}.0" for number in range(40_000)] + ["vllm:num_requests_waiting 2.0"]
 
-    assert one(*lines).num_requests_waiting is None
-    assert codes(*lines) == ["metric-lines-unread"]
+    assert (one(*lines).num_requests_running, one(*lines).num_requests_waiting) == (599, 2)
+    assert codes(*lines) == ["metrics-text-too-long", "series-repeated"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        'node_cpu_seconds_total{{cpu="{}"}} 1.0',
+        'container_cpu_usage_seconds_total{{pod="vllm-{}"}} 1.0',
+        'vllm:foo_{}{{engine="0",model_name="M"}} 1.0',
+        "# HELP vllm:foo_{} Foo.",
+    ],
+)
+def test_a_known_family_is_read_behind_two_hundred_thousand_other_lines(other):
+    others = [other.format(number) for number in range(200_000)]
+
+    assert one(*others, f"vllm:num_requests_running{{{V1}}} 3.0").num_requests_running == 3
+
+
+HOSTILE = {
+    "distinct labels": lambda n: f'vllm:foo_{n % 50}{{engine="0",model_name="m",x="{n}"}} {n}.0',
+    "distinct names": lambda n: f'vllm:foo_{n}{{engine="0",model_name="m"}} {n}.0',
+    "distinct models": lambda n: f'vllm:num_requests_running{{engine="{n}",model_name="m{n}"}} {n}.0',
+    "refused": lambda n: f'vllm:foo_{n}{{engine="0" model_name="m"}} {n}.0 x y',
+    "open": lambda n: f'vllm:x{{a="{n}',
+    "many labels": lambda n: "vllm:x{" + ",".join(f'l{place}="{n}"' for place in range(100)) + f"}} {n}.0",
+    "escapes": lambda n: f'vllm:foo{{model_name="m\\\\n{n}\\"\\\\"}} {n}.0',
+    "entities": lambda n: "vllm:x &quot; " * 50 + str(n),
+    "hashes": lambda n: f"vllm {n} " + "# " * 4000,
+    "literals": lambda n: f'vllm {n} "\\n" \\' * 20,
+    "times": lambda n: f'vllm:foo_{n}{{engine="0",model_name="m"}} {n}.0 1753795326500',
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_no_hostile_text_costs_more_than_a_second(kind):
+    line, text = HOSTILE[kind], ""
+    text = "\n".join(itertools.islice(iter(map(line, range(40_000))), 5_000_000 // len(line(1000))))
+
+    start = time.thread_time()
+    read_metrics(text, 0)
+
+    assert time.thread_time() - start < 1.5  # 0.1 to 0.9 s here
 
 
 @pytest.mark.parametrize(
