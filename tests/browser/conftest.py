@@ -29,6 +29,7 @@ LATE = [r"^TimeoutError", r"Locator expected"]
 expect.set_options(timeout=WAIT_MILLISECONDS)
 
 OpenPage = Callable[..., Page]
+Unfold = Callable[[Page, str], None]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -97,6 +98,19 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def settle(page: Page) -> None:
     """Wait until the page's script has run and its charts are drawn."""
     page.wait_for_selector(DONE, timeout=WAIT_MILLISECONDS)
+
+
+@pytest.fixture
+def unfold() -> Unfold:
+    """Opens a folded place and waits until it stands: while it still grows, its scrolling closes a list opened in it."""
+
+    def unfold_place(page: Page, title: str) -> None:
+        place = page.locator("details").filter(has=page.locator("summary", has_text=title)).first
+        place.locator("summary").first.click()
+        expect(place).to_have_attribute("open", "")
+        place.evaluate("place => Promise.allSettled(place.getAnimations().map(each => each.finished))")
+
+    return unfold_place
 
 
 @pytest.fixture

@@ -25,11 +25,11 @@ def test_the_page_is_clean(open_page, width: int, scheme: str) -> None:
     _is_clean(page)
 
 
-def test_what_is_folded_is_clean_too(open_page) -> None:
+def test_what_is_folded_is_clean_too(open_page, unfold) -> None:
     page = open_page("/accuracy")
 
     for title in ("By architecture, release", "Constants that one start", "Starts that were not predicted"):
-        page.get_by_text(title).click()
+        unfold(page, title)
     expect(page.get_by_text("no config of").first).to_be_visible()
     _is_clean(page)
 
@@ -49,6 +49,7 @@ def test_a_point_names_its_start_and_its_source(open_page) -> None:
 
 def test_a_filter_and_the_rules_change_the_sentence(open_page) -> None:
     page = open_page("/accuracy")
+    expect(page.locator(".js-plotly-plot").first).to_be_visible()
     first = page.get_by_text(_SHOWN).text_content()
 
     page.get_by_role("combobox", name="Tensor parallelism").click()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,13 +35,13 @@ def pool_band(page: Page) -> float:
     return float(high) - float(low)
 
 
-def remove_all(page: Page) -> None:
-    page.get_by_text("H100 80GB SXM · vLLM").click()
+def remove_all(page: Page, unfold: Callable[[Page, str], None]) -> None:
+    unfold(page, "H100 80GB SXM · vLLM")
     page.get_by_role("button", name="Remove").click()
     expect(page.get_by_text("None yet.")).to_be_visible()
 
 
-def test_a_dropped_log_calibrates_and_the_plan_narrows(open_page, log_file: Path) -> None:
+def test_a_dropped_log_calibrates_and_the_plan_narrows(open_page, unfold, log_file: Path) -> None:
     plain = open_page(PLAN)
     expect(plain.get_by_test_id("stMetric").filter(has_text="KV cache pool")).to_be_visible()
     general = pool_band(plain)
@@ -63,7 +64,7 @@ def test_a_dropped_log_calibrates_and_the_plan_narrows(open_page, log_file: Path
     expect(other.get_by_text("In use:")).to_be_visible()
 
     page.get_by_role("link", name="Calibrate").click()
-    remove_all(page)
+    remove_all(page, unfold)
     elsewhere = open_page(link)
     expect(elsewhere.get_by_text("Named by the link and not held")).to_be_visible()
 

@@ -32,9 +32,9 @@ def test_a_cold_deep_link_opens_inside_the_frame(open_page) -> None:
     expect(page.locator(".js-plotly-plot").first).to_be_visible()
 
 
-def test_from_a_pasted_command_to_a_link_in_a_second_browser(open_page) -> None:
+def test_from_a_pasted_command_to_a_link_in_a_second_browser(open_page, unfold) -> None:
     page = open_page()
-    page.get_by_text("Paste a command or an error").click()
+    unfold(page, "Paste a command or an error")
     page.get_by_role("textbox", name="vllm serve, docker run").fill(
         "vllm serve Qwen/Qwen3-32B -tp 2 --max-model-len 32768 --bogus 1"
     )
@@ -121,11 +121,11 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(open_page, path: str) -> No
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_fault(open_page, scheme: str) -> None:
+def test_axe_finds_no_serious_fault(open_page, unfold, scheme: str) -> None:
     page = open_page(FAILING, scheme=scheme)
     expect(page.locator(".js-plotly-plot").last).to_be_visible()
-    page.get_by_text("Every part exactly").click()
-    page.get_by_text("How vLLM resolves its flags").click()
+    unfold(page, "Every part exactly")
+    unfold(page, "How vLLM resolves its flags")
     expect(page.get_by_text("Where it comes from")).to_be_visible()
 
     found = Axe().run(page)

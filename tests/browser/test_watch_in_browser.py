@@ -87,9 +87,9 @@ def test_the_recorded_session_moves_by_itself_and_is_clean(open_page) -> None:
     _is_clean(page)
 
 
-def test_a_demo_engine_starts_is_shown_by_itself_and_stops(open_page) -> None:
+def test_a_demo_engine_starts_is_shown_by_itself_and_stops(open_page, unfold) -> None:
     page = open_page("/watch", scheme="dark")
-    page.get_by_text("Demo engine: a real vLLM").click()
+    unfold(page, "Demo engine: a real vLLM")
     page.get_by_role("combobox", name="Load").click()
     page.get_by_role("option", name=re.compile("Burst")).click()
     page.get_by_role("button", name="Start the demo engine").click()
@@ -111,6 +111,7 @@ def test_a_demo_engine_starts_is_shown_by_itself_and_stops(open_page) -> None:
 def test_the_fields_beside_the_address_open_and_are_clean(open_page) -> None:
     page = open_page("/watch", width=390, scheme="dark")
     page.get_by_text("Hold still").click()
+    expect(page.get_by_label("Hold still", exact=True)).to_be_checked()
     page.get_by_role("button", name="Probe and KV events").click()
     expect(page.get_by_role("textbox", name="Replay of KV events")).to_be_visible()
     _is_clean(page)
