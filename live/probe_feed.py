@@ -114,6 +114,10 @@ class ProbeReader:
     def status(self) -> ProbeStatus:
         """How it stands, with all that has come until now."""
         self.poll()
+        return self.standing()
+
+    def standing(self) -> ProbeStatus:
+        """How it stood at the last poll."""
         age = None if self._heard_at is None else self.clock() - self._heard_at
         state: FeedState = "ok"
         text = self._fault
@@ -165,36 +169,47 @@ class ProbeBeside:
         self._recorded, self._text = b"", ""
         self._due = 0.0
         self._preempted: dict[str, None] = {}  # an ordered set, since the frame recorded last
+        self._peak_used = 0  # blocks, since the frame recorded last
 
     def sample(self) -> Extras:
         """What there is now; nothing while no probe is heard."""
-        for passed in self._reader.poll():
-            self._preempted.update(dict.fromkeys(passed.preempted_ids))
-        status = self._reader.status()
+        passed = self._reader.poll()
+        for each in passed:
+            self._preempted.update(dict.fromkeys(each.preempted_ids))
+            self._peak_used = max(self._peak_used, each.peak_used_blocks)
+        status = self._reader.standing()
         frame, self._text = status.frame, status.text
         if frame is None or status.state == "silent":
             return Extras()
-        return Extras(numbers=self._numbers(frame), frames=self._frames(frame))
+        peak = max(frame.num_used_blocks, *(each.peak_used_blocks for each in passed), 0)
+        return Extras(numbers=self._numbers(frame, peak), frames=self._frames(frame))
 
     def _frames(self, frame: ProbeFrame) -> tuple[tuple[str, bytes], ...]:
         payload, now = self._reader.payload, self._clock()
         if payload == self._recorded or now < self._due:
             return ()
         self._recorded = payload
-        self._preempted.update(dict.fromkeys(frame.preempted_ids))  # of a frame that came with the status
-        ids = tuple(self._preempted)[-_MOST_PREEMPTED_IDS:]
-        self._preempted.clear()
+        whole = self._of_stretch(frame)
         if len(payload) > _SMALL_FRAME_BYTES:
             self._due = now + len(payload) / _RECORDED_BYTES_PER_SECOND
-        return (
-            (self._kind, payload if ids == frame.preempted_ids else encode_frame(replace(frame, preempted_ids=ids))),
-        )
+        return ((self._kind, payload if whole == frame else encode_frame(whole)),)
 
-    def _numbers(self, frame: ProbeFrame) -> dict[str, float]:
+    def _of_stretch(self, frame: ProbeFrame) -> ProbeFrame:
+        """`frame` with all that was preempted, and the most that was in use, since the frame recorded last."""
+        self._preempted.update(dict.fromkeys(frame.preempted_ids))
+        ids = tuple(self._preempted)[-_MOST_PREEMPTED_IDS:]
+        peak = max(self._peak_used, frame.peak_used_blocks)
+        least = None if frame.least_free_blocks is None else frame.num_gpu_blocks - 1 - peak
+        self._preempted.clear()
+        self._peak_used = 0
+        return replace(frame, preempted_ids=ids, least_free_blocks=least)
+
+    def _numbers(self, frame: ProbeFrame, peak_used_blocks: int) -> dict[str, float]:
         needed = needed_blocks(frame)
         known = {} if needed is None else {f"{self._kind}/num_needed_blocks": float(needed)}
         return known | {
             f"{self._kind}/num_used_blocks": frame.num_used_blocks,
+            f"{self._kind}/peak_used_blocks": peak_used_blocks,  # since the tick before
             f"{self._kind}/num_cached_hashes": frame.num_cached_hashes,
             f"{self._kind}/num_preemptions": frame.num_preemptions,
             f"{self._kind}/num_running": frame.num_running,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
@@ -20,6 +20,8 @@ LARGEST_FRAME_BYTES = 4 * MIB
 DEFAULT_PROBE_ENDPOINT = "tcp://127.0.0.1:5567"  # data-parallel rank r uses the port r higher
 ENDPOINT_VARIABLE = "KVSCOPE_PROBE_ENDPOINT"
 RATE_VARIABLE = "KVSCOPE_PROBE_HZ"
+LONGEST_HISTORY = 1024  # steps told of in one frame
+MOST_PREEMPTED_IDS = 256  # named in one frame
 HASH_MASK = 2**64 - 1  # KV events name a block by these bits of its hash
 
 Moment = Literal["scheduled", "idle"]
@@ -84,6 +86,7 @@ class ProbeFrame:
     num_free_blocks: int
     settled_free_blocks: int  # after the last step's outputs: what /metrics then shows
     settled_history: bytes = b""  # the same for each step since the last frame, oldest first, the newest 1,024; packed
+    least_free_blocks: int | None = None  # after any step since the last frame, or before a preemption in it
     num_running: int
     num_waiting: int
     num_preemptions: int  # since the engine started
@@ -103,6 +106,12 @@ class ProbeFrame:
         return self.num_gpu_blocks - 1 - self.num_free_blocks
 
     @property
+    def peak_used_blocks(self) -> int:
+        """The most blocks that were in use at once since the frame before; of an older probe, those of the frame."""
+        least = self.num_free_blocks if self.least_free_blocks is None else self.least_free_blocks
+        return self.num_gpu_blocks - 1 - min(least, self.num_free_blocks)
+
+    @property
     def usage_fraction(self) -> float:
         """Used blocks over the usable pool, as vLLM counts it."""
         usable = self.num_gpu_blocks - 1
@@ -115,6 +124,17 @@ class ProbeFrame:
         }
         counts.update(zip(unpack_blocks(self.shared_blocks), unpack_blocks(self.shared_counts), strict=True))
         return counts
+
+
+def joined_frames(older: ProbeFrame, newer: ProbeFrame) -> ProbeFrame:
+    """`newer`, which also tells what `older`, never sent, said of its own stretch: steps, preemptions and the peak."""
+    history = older.settled_history + newer.settled_history
+    return replace(
+        newer,
+        settled_history=history[-4 * LONGEST_HISTORY :],
+        preempted_ids=(older.preempted_ids + newer.preempted_ids)[-MOST_PREEMPTED_IDS:],
+        least_free_blocks=newer.num_gpu_blocks - 1 - max(older.peak_used_blocks, newer.peak_used_blocks),
+    )
 
 
 _decoder = msgspec.msgpack.Decoder(ProbeFrame)

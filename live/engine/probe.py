@@ -23,6 +23,8 @@ from live.probe_frames import (
     DEFAULT_PROBE_ENDPOINT,
     ENDPOINT_VARIABLE,
     HASH_MASK,
+    LONGEST_HISTORY,
+    MOST_PREEMPTED_IDS,
     RATE_VARIABLE,
     CachedBlocks,
     Moment,
@@ -39,8 +41,6 @@ _LARGEST_DUTY_FRACTION = 0.0125
 _MOST_CACHED_ENTRIES = 65_536  # listed in one frame: 1 MiB
 _CACHED_ALWAYS = 4096  # as many cached hashes are listed in every frame
 _CACHED_SECONDS = 2.0  # more of them this seldom
-_MOST_PREEMPTED_IDS = 256
-_LONGEST_HISTORY = 1024
 
 _log = logging.getLogger("vllm.kvscope.probe")
 
@@ -85,7 +85,7 @@ class _Probe:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._probe_step = self._probe_sequence = self._probe_preemptions = 0
         self._probe_preempted: list[str] = []
-        self._probe_history: deque[int] = deque(maxlen=_LONGEST_HISTORY)
+        self._probe_history: deque[int] = deque(maxlen=LONGEST_HISTORY)
         self._probe_due = self._probe_cached_due = 0.0
         self._probe_cost = 0.0
         self._probe_idle_since: float | None = None
@@ -94,7 +94,7 @@ class _Probe:
         scheduler: Any = self
         self._probe_rank = int(scheduler.parallel_config.data_parallel_index)
         self._probe_copier = TableCopier(self.kv_cache_manager)
-        self._probe_settled = self.kv_cache_manager.block_pool.get_num_free_blocks()
+        self._probe_settled = self._probe_least_free = self._probe_free_blocks()
         self._probe_idle_since = time.perf_counter()
         endpoint = endpoint_of_rank(os.environ.get(ENDPOINT_VARIABLE) or DEFAULT_PROBE_ENDPOINT, self._probe_rank)
         self._probe_publisher = ProbePublisher(endpoint, self._idle_frame)
@@ -104,6 +104,7 @@ class _Probe:
         self._probe_idle_since = None
         self._probe_step += 1
         output = super().schedule(*args, **kwargs)  # type: ignore[misc]  # vLLM's scheduler comes next
+        self._probe_least_free = min(self._probe_least_free, self._probe_free_blocks())
         now = time.perf_counter()
         if now >= self._probe_due:
             self._sample(now)
@@ -111,7 +112,7 @@ class _Probe:
 
     def update_from_output(self, *args: Any, **kwargs: Any) -> Any:
         outputs = super().update_from_output(*args, **kwargs)  # type: ignore[misc]  # vLLM's scheduler comes next
-        self._probe_settled = self.kv_cache_manager.block_pool.get_num_free_blocks()
+        self._probe_settled = self._probe_free_blocks()
         self._probe_history.append(self._probe_settled)
         if not self.requests:
             self._probe_idle_since = time.perf_counter()
@@ -119,7 +120,8 @@ class _Probe:
 
     def _preempt_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         self._probe_preemptions += 1
-        if len(self._probe_preempted) < _MOST_PREEMPTED_IDS:
+        self._probe_least_free = min(self._probe_least_free, self._probe_free_blocks())  # it is about to give some back
+        if len(self._probe_preempted) < MOST_PREEMPTED_IDS:
             self._probe_preempted.append(request.request_id)
         return super()._preempt_request(request, *args, **kwargs)  # type: ignore[misc]  # vLLM's scheduler comes next
 
@@ -127,21 +129,28 @@ class _Probe:
         self._probe_publisher.close()
         super().shutdown()  # type: ignore[misc]  # vLLM's scheduler comes next
 
+    def _probe_free_blocks(self) -> int:
+        return int(self.kv_cache_manager.block_pool.get_num_free_blocks())
+
     def _sample(self, now: float) -> None:
         start = time.thread_time()  # waiting for a core is not the probe's cost
         try:
-            self._probe_publisher.offer(self._frame("scheduled", is_cached_due=now >= self._probe_cached_due))
+            frame = self._frame("scheduled", is_cached_due=now >= self._probe_cached_due)
+            self._probe_publisher.offer(frame)
         except Exception:  # noqa: BLE001 - whatever breaks here, the engine must not
             _log.exception("KVScope's probe failed and stops; the engine goes on.")
             self._probe_due = math.inf
             return
-        self._forget_sent()
+        self._probe_forget(frame)
         self._probe_cost = time.thread_time() - start
         self._probe_due = time.perf_counter() + max(self._probe_period, self._probe_cost / _LARGEST_DUTY_FRACTION)
 
-    def _forget_sent(self) -> None:
-        self._probe_preempted.clear()
-        self._probe_history.clear()
+    def _probe_forget(self, sent: ProbeFrame) -> None:
+        """Begin the next frame's stretch; what came while `sent` was made belongs to it."""
+        del self._probe_preempted[: len(sent.preempted_ids)]
+        for _ in range(len(sent.settled_history) // 4):
+            self._probe_history.popleft()
+        self._probe_least_free = self._probe_free_blocks()
 
     def _idle_frame(self, idle_seconds: float) -> ProbeFrame | None:
         """The frame of an engine idle for so long; None where it is not, or works again before the copy is whole."""
@@ -155,7 +164,7 @@ class _Probe:
         if self._probe_step != step or self._probe_idle_since != since:
             return None
         self._probe_idle_since = None
-        self._forget_sent()
+        self._probe_forget(frame)
         return frame
 
     def _frame(self, moment: Moment, *, is_cached_due: bool) -> ProbeFrame:
@@ -177,7 +186,8 @@ class _Probe:
             num_groups=len(scheduler.kv_cache_config.kv_cache_groups),
             num_free_blocks=pool.get_num_free_blocks(),
             settled_free_blocks=self._probe_settled,
-            settled_history=pack_blocks(self._probe_history),
+            settled_history=pack_blocks(tuple(self._probe_history)),
+            least_free_blocks=self._probe_least_free,
             num_running=num_running,
             num_waiting=num_waiting,
             num_preemptions=self._probe_preemptions,

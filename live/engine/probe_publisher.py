@@ -13,7 +13,7 @@ from typing import Any
 
 import zmq
 
-from live.probe_frames import LARGEST_FRAME_BYTES, ProbeFrame, encode_frame
+from live.probe_frames import LARGEST_FRAME_BYTES, ProbeFrame, encode_frame, joined_frames
 
 _IDLE_SECONDS = 0.05  # the engine is called idle when it has had nothing to do for so long
 _REPEAT_SECONDS = 1.0  # a frame is sent again so often, for readers that come late
@@ -58,9 +58,11 @@ class ProbePublisher:
         self._thread.start()
 
     def offer(self, frame: ProbeFrame) -> None:
-        """Have `frame` sent; one that still waits is dropped for it."""
+        """Have `frame` sent; one that still waits is dropped for it, and what it told of its stretch is told by `frame`."""
         with self._lock:
-            self._num_dropped += self._offered is not None
+            if self._offered is not None:
+                self._num_dropped += 1
+                frame = joined_frames(self._offered, frame)
             self._offered = frame
         self._wake.set()
 

@@ -21,7 +21,7 @@ import zmq
 from drive_scheduler import Driver
 
 from live.engine import probe
-from live.probe_frames import decode_frame, encode_frame
+from live.probe_frames import decode_frame, encode_frame, unpack_blocks
 
 ENDPOINT = os.environ["KVSCOPE_PROBE_ENDPOINT"]
 CONFIG = {
@@ -127,6 +127,41 @@ def fidelity(is_async):
     return {"kind": kind, "first_moment": first.moment, "pairs": pairs, "idle": idle}
 
 
+def high_water(is_async, sampled_every=7):
+    """What each frame tells of the steps since the one before, beside what was seen after every step of them."""
+    os.environ["KVSCOPE_PROBE_HZ"] = "0.001"
+    with_probe(True)
+    rows = []
+    driver = Driver(workload(12, 96, 60, num_gpu_blocks=61, is_async=is_async, shared=64))
+    scheduler, pool = driver.scheduler, driver.scheduler.kv_cache_manager.block_pool
+    scheduler._probe_due = float("inf")
+    frames = []
+    scheduler._probe_publisher.offer = frames.append
+    for order, row in enumerate(driver.rows):
+        driver.add(order, row)
+    least, settled, names = pool.get_num_free_blocks(), [], []
+    for number in range(2000):
+        is_sampled = number % sampled_every == 0
+        scheduler._probe_due = 0.0 if is_sampled else float("inf")
+        names += driver.schedule()[1]
+        least = min(least, pool.get_num_free_blocks())
+        if is_sampled:
+            rows.append({"least": least, "settled": settled, "preempted": names})
+            least, settled, names = pool.get_num_free_blocks(), [], []
+        if len(driver.in_flight) >= (2 if is_async else 1):
+            driver.update()
+            settled.append(pool.get_num_free_blocks())
+        if not scheduler.requests:
+            break
+    scheduler.shutdown()
+    told = [
+        {"least": frame.least_free_blocks, "settled": list(unpack_blocks(frame.settled_history)),
+         "preempted": list(frame.preempted_ids)}
+        for frame in frames
+    ]  # fmt: skip
+    return {"seen": rows, "told": told}
+
+
 def decode_steps(driver, steps):
     marks = driver.time(steps)
     return marks[-1] - marks[0]
@@ -194,8 +229,12 @@ def limited(context_tokens=4096, seconds=8.0):
 def main(target):
     answer = {
         "fidelity": {"sync": fidelity(False), "async": fidelity(True)},
+        "high_water": {"sync": high_water(False), "async": high_water(True)},
         "cost": [cost(512), cost(4096)],
         "limited": limited(),
+        "overridden": sorted(
+            name for name in vars(probe._Probe) if not name.startswith("__") and hasattr(probe.AsyncScheduler, name)
+        ),
         "refusal": probe.refusal("0.99.1"),
     }
     Path(target).write_text(json.dumps(answer), encoding="utf-8")

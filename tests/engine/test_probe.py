@@ -65,6 +65,19 @@ def test_an_engine_that_fell_idle_publishes_its_empty_tables(answer, mode):
     assert idle["cached"] > 0
 
 
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_frame_tells_of_the_steps_since_the_one_before(answer, mode):
+    seen, told = answer["high_water"][mode]["seen"], answer["high_water"][mode]["told"]
+
+    assert len(seen) == len(told) > 10
+    assert [row["settled"] for row in told] == [row["settled"] for row in seen]
+    assert [sorted(row["preempted"]) for row in told] == [sorted(row["preempted"]) for row in seen]
+    for ours, theirs in zip(told, seen, strict=True):
+        # within a step that preempts, the pool was full before it gave blocks back
+        assert ours["least"] == (0 if theirs["preempted"] else theirs["least"])
+    assert 0 < sum(bool(row["preempted"]) for row in seen) < len(seen)
+
+
 def test_the_probe_costs_less_than_two_percent_at_256_running_requests(answer):
     typical = answer["cost"][0]  # 512 tokens of context each
 
@@ -80,6 +93,10 @@ def test_longer_tables_are_sampled_less_often_rather_than_costing_more(answer):
     encoding = frames_per_second * longer["encode_seconds"]
 
     assert answer["limited"]["sampled_fraction"] + encoding < LARGEST_FRACTION
+
+
+def test_nothing_of_vllms_own_is_shadowed_but_what_is_meant_to_be(answer):
+    assert answer["overridden"] == ["_preempt_request", "schedule", "shutdown", "update_from_output"]
 
 
 def test_an_unknown_release_is_refused_in_one_line(answer):

@@ -8,7 +8,7 @@ from fakes.probe_publisher import PROBE_FRAME, publishing
 
 from live.engine.probe_publisher import ProbePublisher
 from live.probe_feed import ProbeBeside, ProbeReader
-from live.probe_frames import ProbeFrame, decode_frame, encode_frame
+from live.probe_frames import ProbeFrame, decode_frame, encode_frame, pack_blocks, unpack_blocks
 from planner.facts import PlanError
 
 
@@ -90,6 +90,29 @@ def test_a_recording_gets_each_frame_once_with_its_counts():
     assert (second.frames, second.numbers) == ((), first.numbers)
 
 
+def test_a_recorded_frame_tells_of_all_that_passed_since_the_one_before():
+    busy = replace(PROBE_FRAME, sequence=8, preempted_ids=("a",), least_free_blocks=0)
+    later = replace(PROBE_FRAME, sequence=9, preempted_ids=("b",), least_free_blocks=3)
+    after = replace(PROBE_FRAME, sequence=10, preempted_ids=(), least_free_blocks=4)
+    with publishing() as (socket, endpoint):
+        beside = ProbeBeside(endpoint)
+        heard(socket, beside._reader, encode_frame(PROBE_FRAME))
+        beside.sample()
+        ticks = []
+        for frames in ((busy, later), (after,)):
+            for frame in frames:
+                socket.send(encode_frame(frame))
+            time.sleep(0.3)
+            ticks.append(beside.sample())
+        beside.close()
+
+    usable = PROBE_FRAME.num_gpu_blocks - 1
+    (first,), (second,) = ([decode_frame(payload) for _, payload in tick.frames] for tick in ticks)
+    assert (first.preempted_ids, first.peak_used_blocks) == (("a", "b"), usable)
+    assert (second.preempted_ids, second.peak_used_blocks) == ((), usable - 4)
+    assert [tick.numbers["probe/peak_used_blocks"] for tick in ticks] == [usable, usable - 4]
+
+
 def published(endpoint, idle_frame):
     """A probe's publishing thread and a reader that has heard it."""
     publisher = ProbePublisher(endpoint, idle_frame)
@@ -125,12 +148,15 @@ def test_a_frame_that_waits_is_replaced_by_a_newer_one_and_counted():
         while reader.status().state == "waiting" and time.monotonic() < end:
             for _ in range(200):
                 number += 1
-                publisher.offer(replace(PROBE_FRAME, sequence=number))
+                publisher.offer(replace(PROBE_FRAME, sequence=number, settled_history=pack_blocks([number])))
             time.sleep(0.02)
         last = reader.status().frame
 
         assert last is not None
         assert (last.sequence == number, last.num_dropped > 0) == (True, True)
+        history = unpack_blocks(last.settled_history)  # of the frames that it stands for, too
+        assert history == tuple(range(number + 1 - len(history), number + 1))
+        assert len(history) > 1
     finally:
         publisher.close()
         reader.close()

@@ -12,6 +12,9 @@ from live.probe_frames import (
     ProbeFrameError,
     decode_frame,
     encode_frame,
+    joined_frames,
+    pack_blocks,
+    unpack_blocks,
 )
 
 
@@ -21,6 +24,24 @@ def test_a_frame_comes_back_from_the_wire_unchanged():
 
 def test_usage_leaves_the_null_block_out():
     assert (PROBE_FRAME.num_used_blocks, PROBE_FRAME.usage_fraction) == (5, 0.5)
+
+
+@pytest.mark.parametrize(("least", "peak"), [(None, 5), (8, 5), (1, 9), (0, 10)])
+def test_the_peak_is_what_was_in_use_at_once_and_never_below_what_is(least, peak):
+    assert replace(PROBE_FRAME, least_free_blocks=least).peak_used_blocks == peak
+
+
+def test_a_frame_that_was_never_sent_is_told_of_by_the_next():
+    older = replace(
+        PROBE_FRAME, settled_history=pack_blocks([7, 6]), preempted_ids=("a",), least_free_blocks=1, num_waiting=3
+    )
+    newer = replace(PROBE_FRAME, settled_history=pack_blocks([5]), preempted_ids=("b",), least_free_blocks=4)
+
+    joined = joined_frames(older, newer)
+
+    assert (joined.peak_used_blocks, joined.preempted_ids) == (9, ("a", "b"))
+    assert unpack_blocks(joined.settled_history) == (7, 6, 5)
+    assert joined.num_waiting == newer.num_waiting
 
 
 def test_reference_counts_leave_the_null_block_out():
