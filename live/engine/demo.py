@@ -114,12 +114,25 @@ class DemoEngine:
             if self._process is not None or found.state != "ready":
                 return self.status()
             self._keeps_folder = folder is not None
-            place = folder or Path(tempfile.mkdtemp(prefix="kvscope-demo-"))
-            place.mkdir(parents=True, exist_ok=True)
             self._log_tail = ()
-            self._process = DemoProcess(found.python, place, self._settings, ports)
-            self._become("starting", "vLLM starts on the CPU; that takes half a minute to two.")
+            try:
+                self._process = self._started(found.python, folder, ports)
+                self._become("starting", "vLLM starts on the CPU; that takes half a minute to two.")
+            except PlanError as error:
+                self._become("failed", error.text)
+            except OSError as error:
+                self._become("failed", _unwritable(error))
             return self.status()
+
+    def _started(self, python: Path, folder: Path | None, ports: DemoPorts | None) -> DemoProcess:
+        place = folder or Path(tempfile.mkdtemp(prefix="kvscope-demo-"))
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            return DemoProcess(python, place, self._settings, ports)
+        except (OSError, PlanError):
+            if folder is None:
+                shutil.rmtree(place, ignore_errors=True)
+            raise
 
     def run_load(self, name: str, seed: int = 7) -> DemoStatus:
         """Begin the named load on a ready engine; raises `PlanError` where there is none, or one is running."""
@@ -173,7 +186,7 @@ class DemoEngine:
             return
         status = process.exit_status()
         if status is not None:
-            self._fail(process, f"The demo engine ended by itself (status {status}); its last lines tell why.")
+            self._fail(process, _ended(status))
         elif self._state == "starting" and _is_healthy(process.ports):
             self._become("ready", f"The demo engine answers at {process.ports.address}.")
         elif self._state == "starting" and self._clock() - self._since > START_SECONDS:
@@ -185,6 +198,21 @@ class DemoEngine:
         self._process, self._load, self._load_state = None, None, "none"
         self._end(process)
         self._become("failed", text)
+
+
+def _ended(status: int) -> str:
+    """What is said of an engine that was not stopped here; the keeper gives a signal n as 128 + n, its own end as -n."""
+    signal_number = -status if status < 0 else status - 128
+    if signal_number > 0:
+        return (
+            f"The demo engine was ended from outside (signal {signal_number}); a system short of memory does that. "
+            "Start it again."
+        )
+    return f"The demo engine ended by itself (status {status}); its last lines tell why."
+
+
+def _unwritable(error: OSError) -> str:
+    return f"The demo engine's folder cannot be written ({error.strerror}); free some space there, or name another."
 
 
 def _is_healthy(ports: DemoPorts) -> bool:
@@ -256,12 +284,19 @@ def _run_load(arguments: argparse.Namespace, engine: DemoEngine, recorder: Recor
     _say(f"{done} of {len(status.answered)} requests were answered.")
 
 
+def _outcome(status: DemoStatus) -> int:
+    """The exit status, with the reason on standard error where the engine is not ready."""
+    if status.state == "ready":
+        return 0
+    sys.stderr.write("\n".join([*status.log_tail, status.text]) + "\n")
+    return 2
+
+
 def _run(arguments: argparse.Namespace, engine: DemoEngine) -> int:
     _say(engine.start(arguments.folder).text)
     status = wait_until(engine, lambda status: status.state == "ready", START_SECONDS + 10.0)
     if status.state != "ready" or status.ports is None:
-        sys.stderr.write("\n".join([*status.log_tail, status.text]) + "\n")
-        return 2
+        return _outcome(status)
     ports = status.ports
     _say(
         f"{status.text}\nKV events {ports.events_endpoint} (replay {ports.replay_endpoint}), probe {ports.probe_endpoint}"
@@ -272,7 +307,7 @@ def _run(arguments: argparse.Namespace, engine: DemoEngine) -> int:
         if arguments.stay:
             _say("Ctrl-C stops the engine.")
             wait_until(engine, lambda _: False, arguments.seconds)
-    return 0 if engine.status().state == "ready" else 2
+    return _outcome(engine.status())
 
 
 def main(words: Sequence[str] | None = None) -> int:

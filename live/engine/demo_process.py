@@ -17,6 +17,9 @@ from live.engine import keeper
 from live.engine.load import DEMO_CONFIG
 from live.engine.tiny_model import write_tiny_model
 from live.probe_frames import ENDPOINT_VARIABLE, RATE_VARIABLE
+from live.recording_schema import RecordingError
+from live.writer_lock import WriterLock
+from planner.facts import PlanError
 
 MODEL_NAME = "kvscope-demo"
 LOG_NAME = "engine.log"
@@ -46,6 +49,19 @@ class DemoPorts:
                 entry.bind(("127.0.0.1", 0))
             http, events, replay, probe = (int(entry.getsockname()[1]) for entry in sockets)
         return cls(http=http, events=events, replay=replay, probe=probe)
+
+    def check_free(self) -> None:
+        """Raises `PlanError` with the first port that another program holds: its answers would pass for the demo's."""
+        for port in (self.http, self.events, self.replay, self.probe):
+            with socket.socket() as entry:
+                entry.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+                )  # a port that was closed a moment ago is free
+                try:
+                    entry.bind(("127.0.0.1", port))
+                except OSError:
+                    text = f"Port {port} of this host is in use by another program; stop that one, or take other ports."
+                    raise PlanError("port", port, text) from None
 
     @property
     def address(self) -> str:
@@ -121,8 +137,20 @@ def environment(ports: DemoPorts, settings: DemoSettings, environ: Mapping[str, 
     }
 
 
+def _locked(folder: Path) -> WriterLock:
+    """The folder's lock; a killed process leaves none behind. Raises `PlanError` where another engine runs there."""
+    try:
+        return WriterLock(folder / "engine")
+    except RecordingError:
+        text = f"Another demo engine runs in {folder}; stop that one, or name another folder."
+        raise PlanError("folder", str(folder), text) from None
+
+
 class DemoProcess:
-    """A started engine. `stop` ends it and all its children; so does the end of the process that holds this object."""
+    """A started engine. `stop` ends it and all its children; so does the end of the process that holds this object.
+
+    Raises `PlanError` where another engine runs in the folder, or another program has one of the ports.
+    """
 
     def __init__(
         self, python: Path, folder: Path, settings: DemoSettings | None = None, ports: DemoPorts | None = None
@@ -130,19 +158,33 @@ class DemoProcess:
         settings = settings or DemoSettings()
         self.folder = folder
         self.ports = ports or DemoPorts.free()
-        model_folder = write_tiny_model(folder / "model")
+        self.ports.check_free()
         self.log_path = folder / LOG_NAME
+        self._lock: WriterLock | None = _locked(folder)
+        try:
+            self._keeper = self._started(python, settings)
+        except OSError:
+            self._release()
+            raise
+
+    def _started(self, python: Path, settings: DemoSettings) -> subprocess.Popen[bytes]:
+        model_folder = write_tiny_model(self.folder / "model")
         words = [sys.executable, "-I", str(Path(keeper.__file__)), *command(python, model_folder, self.ports, settings)]
         with self.log_path.open("ab") as log:
-            self._keeper = subprocess.Popen(  # noqa: S603 - our own words
+            return subprocess.Popen(  # noqa: S603 - our own words
                 words,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                cwd=folder,
+                cwd=self.folder,
                 env=environment(self.ports, settings),
                 start_new_session=True,  # a Ctrl-C at the terminal reaches us alone, and we stop it
             )
+
+    def _release(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
 
     def exit_status(self) -> int | None:
         """The status it ended with; None while it runs."""
@@ -158,6 +200,7 @@ class DemoProcess:
         except subprocess.TimeoutExpired:
             self._keeper.kill()
             self._keeper.wait()
+        self._release()
 
     def log_tail(self, num_lines: int = 20) -> tuple[str, ...]:
         """The last lines of its log."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +12,7 @@ from typing import Any
 
 START_SECONDS = 0.6
 FAILS = "--fails"  # among the words: end with a last line at once
+DIES = "--dies"  # among the words: end as soon as something is asked
 
 METRICS = """# TYPE vllm:kv_cache_usage_perc gauge
 vllm:kv_cache_usage_perc{engine="0",model_name="kvscope-demo"} 0.25
@@ -27,6 +29,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send(texts.get(self.path, "{}"))
 
     def do_POST(self) -> None:
+        if DIES in sys.argv:
+            os._exit(5)
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.send(json.dumps({"usage": {"completion_tokens": asked["max_tokens"]}}))
 

@@ -4,18 +4,22 @@ import io
 import json
 import os
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from fakes.completions_server import completions_server
+from fakes.vllm_stand_in import DIES, stand_in_environment
 
 from live.engine import keeper
-from live.engine.demo import DemoEngine, wait_until
+from live.engine.demo import DemoEngine, main, wait_until
 from live.engine.demo_process import DemoPorts, DemoSettings, command, environment
 from live.engine.load import DEMO_CONFIG, TITLES, drive, named_load, predict
 from live.engine.tiny_model import num_parameters, write_tiny_model
@@ -183,6 +187,157 @@ def test_an_engine_that_fails_shows_its_last_lines_and_can_be_started_again():
     assert engine.start().state == "starting"
     engine.stop()
     assert engine.status().state == "stopped"
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """Sets an environment whose Python plays vLLM's server; `words` are for the player."""
+
+    def environment_of(*words):
+        folder = tmp_path / f"engine{''.join(words)}"
+        monkeypatch.setenv("KVSCOPE_ENGINE", str(stand_in_environment(folder, *words)))
+
+    environment_of()
+    return environment_of
+
+
+@pytest.fixture
+def engine():
+    engine = DemoEngine()
+    yield engine
+    engine.stop()
+
+
+def ready(engine, folder=None, ports=None):
+    engine.start(folder, ports)
+    status = wait_until(engine, lambda status: status.state == "ready", 20.0)
+    assert status.state == "ready", status
+    return status
+
+
+def children_of(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8")
+    return [int(word) for word in listed.split()]
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_an_engine_that_is_killed_while_it_works_is_told_apart_from_one_that_ends(engine):
+    ready(engine)
+    engine.run_load("calm")
+    (server,) = children_of(engine._process._keeper.pid)
+
+    os.kill(server, signal.SIGKILL)
+    status = wait_until(engine, lambda status: status.state != "ready", 10.0)
+
+    assert (status.state, status.load_state, status.ports) == ("failed", "none", None)
+    assert "ended from outside (signal 9)" in status.text
+    assert ready(engine).load is None
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_its_keepers_end_is_its_own(engine):
+    ready(engine)
+    keeper_pid = engine._process._keeper.pid
+    (server,) = children_of(keeper_pid)
+
+    os.kill(keeper_pid, signal.SIGKILL)
+    status = wait_until(engine, lambda status: status.state != "ready", 10.0)
+
+    assert (status.state, "signal 9" in status.text) == ("failed", True)
+    assert wait_gone(server)
+
+
+@pytest.mark.usefixtures("stand_in")
+@pytest.mark.parametrize("place", range(4))
+def test_a_port_that_another_program_has_is_named_and_nothing_is_started(engine, tmp_path, place):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        ports = replace(DemoPorts.free(), **{("http", "events", "replay", "probe")[place]: port})
+        status = engine.start(tmp_path / "run", ports)
+
+    assert (status.state, status.text.startswith(f"Port {port} of this host is in use")) == ("failed", True)
+    assert not (tmp_path / "run" / "model").exists()
+    assert ready(engine, tmp_path / "run").state == "ready"
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_the_ports_of_an_engine_that_a_killed_program_left_behind_are_named(engine, tmp_path):
+    ports = DemoPorts.free()
+    # its own keeper is gone as well: only the server is left
+    left = subprocess.Popen([engine_python(), *command(Path("x"), tmp_path, ports, DemoSettings())[1:]])
+    try:
+        end = time.monotonic() + 10.0
+        while not is_listened(ports.http) and time.monotonic() < end:
+            time.sleep(0.05)
+        status = engine.start(tmp_path / "run", ports)
+        assert (status.state, f"Port {ports.http} " in status.text) == ("failed", True)
+        # without ports of its own it takes free ones
+        assert ready(engine).ports.http != ports.http
+    finally:
+        left.kill()
+        left.wait()
+
+
+def engine_python() -> str:
+    return str(Path(os.environ["KVSCOPE_ENGINE"]) / "bin" / "python")
+
+
+def is_listened(port: int) -> bool:
+    with socket.socket() as entry:
+        return entry.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_folder_holds_one_engine_at_a_time(engine, tmp_path):
+    ready(engine, tmp_path / "run")
+    second = DemoEngine()
+
+    status = second.start(tmp_path / "run")
+
+    assert (status.state, "Another demo engine runs in" in status.text) == ("failed", True)
+    engine.stop()
+    assert second.start(tmp_path / "run").state == "starting"
+    second.stop()
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_second_start_of_a_ready_engine_changes_nothing(engine):
+    first = ready(engine)
+
+    assert engine.start().ports == first.ports
+    assert engine.status().state == "ready"
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_folder_that_cannot_be_written_is_said(engine, tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+
+    status = engine.start(tmp_path / "file" / "run")
+
+    assert (status.state, "folder cannot be written (Not a directory)" in status.text) == ("failed", True)
+
+
+def test_an_environment_that_was_not_finished_is_not_started(engine, tmp_path, monkeypatch):
+    (tmp_path / "half").mkdir()
+    monkeypatch.setenv("KVSCOPE_ENGINE", str(tmp_path / "half"))
+
+    status = engine.start()
+
+    assert (status.state, "not complete" in status.text) == ("absent", True)
+
+
+def test_the_command_says_why_where_the_engine_ends_under_its_load(stand_in, tmp_path, capsys):
+    stand_in(DIES)
+
+    assert main_apart(["--load", "burst", "--folder", str(tmp_path / "run")]) == 2
+    assert "ended by itself (status 5)" in capsys.readouterr().err
+
+
+def main_apart(words):
+    with ThreadPoolExecutor(max_workers=1) as pool, patch("signal.signal"):  # which only the main thread may call
+        return pool.submit(main, words).result(timeout=120)
 
 
 def test_the_keeper_ends_the_command_and_its_children_when_its_pipe_closes():
