@@ -65,7 +65,7 @@ class Answered:
 TITLES = {
     "calm": "A request every second: the pool stays nearly empty",
     "shared-prefix": "Requests with one of two long prompts in common: later ones find it cached",
-    "burst": "Thirty long requests at once: the pool fills and requests are preempted",
+    "burst": "Many long requests at once: the pool stays full and requests are preempted",
     "tour": "Calm, shared prefixes, then a burst",
 }
 
@@ -97,7 +97,7 @@ def _request(name: str, seconds: float, prompt: tuple[int, ...], num_output_toke
 def _calm(source: random.Random, start: float) -> Iterator[SimulatedRequest]:
     for number in range(15):
         prompt = _tokens(source, source.randint(60, 240))
-        yield _request(f"calm-{number}", start + number, prompt, source.randint(60, 160))
+        yield _request(f"calm-{number}", start + number, prompt, source.randint(250, 450))
 
 
 def _shared_prefix(source: random.Random, start: float) -> Iterator[SimulatedRequest]:
@@ -106,19 +106,19 @@ def _shared_prefix(source: random.Random, start: float) -> Iterator[SimulatedReq
         # the first of each prefix alone, then clumps of six that hold the cached prefix together
         seconds = 0.5 * number if number < 2 else 3.0 + 3.0 * ((number - 2) // 6) + 0.05 * number
         prompt = prefixes[number % 2] + _tokens(source, source.randint(10, 60))
-        yield _request(f"shared-{number}", start + seconds, prompt, source.randint(120, 240))
+        yield _request(f"shared-{number}", start + seconds, prompt, source.randint(300, 450))
 
 
 def _burst(source: random.Random, start: float) -> Iterator[SimulatedRequest]:
-    for number in range(30):
+    for number in range(90):
         prompt = _tokens(source, source.randint(160, 260))
-        yield _request(f"burst-{number}", start + 0.02 * number, prompt, source.randint(300, 420))
+        yield _request(f"burst-{number}", start + 0.02 * number, prompt, source.randint(600, 900))
 
 
 def _tour(source: random.Random, start: float) -> Iterator[SimulatedRequest]:
     yield from _calm(source, start)
     yield from _shared_prefix(source, start + 18.0)
-    yield from _burst(source, start + 38.0)
+    yield from _burst(source, start + 36.0)
 
 
 def predict(load: Load, step_seconds: float, config: SimulatorConfig = DEMO_CONFIG) -> SimulationResult:

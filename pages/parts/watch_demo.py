@@ -140,7 +140,7 @@ def load_title(name: str) -> str:
     titles = {
         "calm": t("Calm: a request every second"),
         "shared-prefix": t("Shared prefixes: long prompts in common are found cached"),
-        "burst": t("Burst: thirty long requests at once, some are preempted"),
+        "burst": t("Burst: many long requests at once, some are preempted"),
         "tour": t("Tour: calm, shared prefixes, then a burst"),
     }
     return titles.get(name, words.plain(TITLES.get(name, name)))
