@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from planner.facts import PlanError
+from planner.log_file import decode_log
 from planner.score import Scored, score_rows
 from planner.score_json import document
 from planner.score_record import record_text
 from planner.score_report import leave_one_out_tables, markdown, text_report
-from planner.truth import CARRIED_ROWS, TruthRow, read_rows
+from planner.truth import CARRIED_ROWS, TruthRow, distinct_rows, read_rows
 
 NOTHING_PREDICTED, UNREADABLE = 1, 2
 _HELP = """Compare predictions with what real engines logged. FILE holds one start-up a line, in JSON, with the fields of
@@ -25,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
     """The exit status of `python -m planner score`: 0, 1 when nothing was predicted, or 2 with one line on stderr."""
     options = _parser().parse_args(argv)
     try:
-        rows = [row for path in options.files or carried_files() for row in rows_of(path)]
+        rows = distinct_rows(row for path in options.files or carried_files() for row in rows_of(path))
     except PlanError as error:
         sys.stderr.write(f"{error}\n")
         return UNREADABLE
@@ -70,8 +71,23 @@ def carried_files() -> list[Path]:
 
 
 def rows_of(path: Path) -> tuple[TruthRow, ...]:
-    """The rows of a file; raises `PlanError` when it cannot be read at all."""
+    """The rows of a file in UTF-8, UTF-16 or Latin-1, one a line or one JSON array; raises `PlanError` when it cannot be read."""
     try:
-        return read_rows(path.read_text(encoding="utf-8-sig").splitlines(), path.name)
-    except (OSError, UnicodeDecodeError) as error:
+        text = decode_log(path.read_bytes())
+    except OSError as error:
         raise PlanError("file", str(path), f"{path} cannot be read: {error}.") from None
+    except PlanError:
+        text = "\ufffd"
+    if "\ufffd" in text and "{" not in text:
+        raise PlanError("file", str(path), f"{path} cannot be read: it is not text.")
+    return read_rows(_lines(text.removeprefix("\ufeff")), path.name)
+
+
+def _lines(text: str) -> list[str]:
+    """One row's JSON a line, also of an array printed over many."""
+    if text.lstrip().startswith("["):
+        try:
+            return [json.dumps(value) for value in json.loads(text)]
+        except (ValueError, RecursionError, TypeError):
+            pass
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ CONFIGS = CARRIED_ROWS / "configs"
 MEMORY_FAILURES = ("max_model_len does not fit", "no memory for cache blocks", "free memory below requested")
 
 _LARGEST_NUMBER = 1e15  # beyond it a value is no measurement
-_PLAIN_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
+_PLAIN_NUMBER = re.compile(r"(-?(?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.\d{1,15})?)(?: ?GiB| tokens)?")
 _RELEASE_WITHIN = re.compile(r"(?<![\w.])v?\d{1,2}\.\d{1,3}(?:\.\d{1,3})?(?![\w.])")
 _UNSET = ("", "none", "null", "auto", "default")
 
@@ -40,6 +40,7 @@ class TruthRow:
 
     values: Mapping[str, Any]  # one row of JSON, checked where it is read
     problem: str | None = None  # why the line is no row
+    place: str = "a row"  # the file and line it stands on
 
     @property
     def row_id(self) -> str:
@@ -78,8 +79,8 @@ class TruthRow:
     def number(self, name: str) -> float | None:
         """A measured value, or None."""
         value = self.values.get(name)
-        if isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value.strip()):
-            value = float(value)
+        if isinstance(value, str) and (found := _PLAIN_NUMBER.fullmatch(value.strip())) is not None:
+            value = float(found[1].replace(",", ""))
         if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LARGEST_NUMBER:
             return None
         return None if math.isnan(value) else float(value)
@@ -129,11 +130,35 @@ def read_rows(lines: Iterable[str], name: str) -> tuple[TruthRow, ...]:
     return tuple(_read_row(line, f"{name} line {number}") for number, line in numbered)
 
 
+def distinct_rows(rows: Iterable[TruthRow]) -> tuple[TruthRow, ...]:
+    """The rows with those that repeat one before them refused: the same start counts once.
+
+    Of two starts under one name both count, and the later one is named by its line.
+    """
+    found: dict[str, list[TruthRow]] = {}
+    return tuple(_apart(row, found.setdefault(row.row_id, [])) for row in rows)
+
+
+def _apart(row: TruthRow, named: list[TruthRow]) -> TruthRow:
+    """The row beside those of its name before it, which it joins: refused where it repeats one, else named apart."""
+    named.append(row)
+    *others, _ = named
+    if row.problem is None and any(_is_same(row, other) for other in others):
+        return replace(row, problem=f"the row repeats {others[0].place}, which counts once")
+    return replace(row, values={**row.values, "id": f"{row.row_id} ({row.place})"}) if others else row
+
+
+def _is_same(row: TruthRow, other: TruthRow) -> bool:
+    return repr(sorted(row.values.items())) == repr(sorted(other.values.items()))  # NaN equals no NaN
+
+
 def _read_row(line: str, place: str) -> TruthRow:
     try:
         values = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return TruthRow(values={"id": place}, problem=f"the line is not JSON ({str(error)[:80]})")
+        return TruthRow(values={"id": place}, place=place, problem=f"the line is not JSON ({str(error)[:80]})")
     if not isinstance(values, dict):
-        return TruthRow(values={"id": place}, problem="the line is not a JSON object")
-    return TruthRow(values={"id": place} | values)
+        return TruthRow(values={"id": place}, place=place, problem="the line is not a JSON object")
+    name = values.get("id")
+    is_named = isinstance(name, str | int) and not isinstance(name, bool) and str(name).strip() != ""
+    return TruthRow(values=values if is_named else values | {"id": place}, place=place)

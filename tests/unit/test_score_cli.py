@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,9 +28,10 @@ def rows_file(tmp_path: Path) -> Path:
     return path
 
 
-def printed_json(path: Path, capsys: pytest.CaptureFixture[str]) -> dict:
+def printed_json(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert main([str(path), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
 
 
 def test_every_bad_line_is_skipped_with_its_reason(rows_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,3 +93,54 @@ def test_an_unreadable_file_is_one_line_on_stderr(
     error = capsys.readouterr().err
     assert "cannot be read" in error
     assert error.count("\n") == 1
+
+
+def test_a_repeated_row_counts_once_and_two_starts_of_one_name_both(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    other = LLAMA | {"gpu_memory_utilization": 0.8, "available_kv_gib": 40.0}
+    path.write_text("\n".join(map(json.dumps, [LLAMA, LLAMA, other])), encoding="utf-8")
+
+    answer = printed_json(path, capsys)
+
+    assert answer["counts"] == {"rows": 3, "predicted": 2, "models": 1}
+    assert [each["reason"] for each in answer["skipped"]] == ["the row repeats rows.jsonl line 1, which counts once"]
+    assert [row["row_id"] for row in answer["rows"]][2] == f"{LLAMA['id']} (rows.jsonl line 3)"
+
+
+def test_a_file_given_twice_counts_once(rows_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(rows_file), str(rows_file), "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out)["counts"]["predicted"] == 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbf" + json.dumps(LLAMA).encode() + b"\r\n" + json.dumps(QWEN).encode() + b"\r\n",
+        "\n".join(map(json.dumps, [LLAMA, QWEN])).encode("utf-16"),
+        (json.dumps(LLAMA | {"notes": "café"}, ensure_ascii=False) + "\n" + json.dumps(QWEN)).encode("latin-1"),
+        (json.dumps(LLAMA | {"notes": "a\u2028b\x85c"}, ensure_ascii=False) + "\n" + json.dumps(QWEN)).encode(),
+        json.dumps([LLAMA, QWEN], indent=2).encode(),
+    ],
+    ids=["mark and CRLF", "UTF-16", "Latin-1", "line separators in a text", "one array"],
+)
+def test_rows_are_read_in_the_forms_that_files_have(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(content)
+
+    assert printed_json(path, capsys)["counts"] == {"rows": 2, "predicted": 2, "models": 2}
+
+
+def test_numbers_as_texts_are_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "rows.jsonl"
+    texts = {name: str(value) for name, value in LLAMA.items() if isinstance(value, int | float)}
+    path.write_text(json.dumps(LLAMA | texts | {"model_load_gib": "14.99 GiB", "kv_cache_tokens": "952,032"}))
+
+    (row,) = printed_json(path, capsys)["rows"]
+
+    logged = {each["name"]: each["logged"] for each in row["comparisons"]}
+    assert (logged["weights"], logged["tokens"]) == (14.99, 952032.0)
