@@ -138,13 +138,10 @@ def layout_of(layers: tuple[PlacedSpec, ...], options: PoolOptions, findings: tu
         is_hybrid_manager_enabled=options.is_hybrid_manager_enabled,
         is_block_outermost=options.is_block_outermost,
     )
-    stages = range(options.num_stages)
     counted = _layers_by_stage(layers, options.num_stages)
     return KvLayout(
         groups=grouping.groups,
-        bytes_per_block=tuple(
-            bytes_per_block(grouping.groups, stage, is_block_outermost=options.is_block_outermost) for stage in stages
-        ),
+        bytes_per_block=tuple(_block_bytes(grouping.groups, stage, options) for stage in range(options.num_stages)),
         block_size=_shown_block(grouping.groups),
         options=options,
         needs=_needs(grouping.groups),
@@ -154,6 +151,11 @@ def layout_of(layers: tuple[PlacedSpec, ...], options: PoolOptions, findings: tu
         shown_groups=tuple(_shown(group, options) for group in grouping.groups),
         findings=(*findings, *grouping.findings),
     )
+
+
+def _block_bytes(groups: tuple[CacheGroup, ...], stage: int, options: PoolOptions) -> int:
+    is_outermost, packs = options.is_block_outermost, options.rules.packs_blocks
+    return bytes_per_block(groups, stage, is_block_outermost=is_outermost, packs_blocks=packs)
 
 
 def _layers_by_stage(layers: tuple[PlacedSpec, ...], num_stages: int) -> tuple[tuple[tuple[LayerSpec, int], ...], ...]:

@@ -345,8 +345,12 @@ def _deal(bucket: _Bucket, number: int, num_stages: int) -> list[CacheGroup]:
     return [_group(placed, num_stages, is_mixed=True) for placed in dealt]
 
 
-def bytes_per_block(groups: tuple[CacheGroup, ...], stage: int, *, is_block_outermost: bool = False) -> int:
+def bytes_per_block(
+    groups: tuple[CacheGroup, ...], stage: int, *, is_block_outermost: bool = False, packs_blocks: bool = True
+) -> int:
     """Bytes of one block on pipeline stage `stage`: the largest group's pages together (0: the stage keeps nothing)."""
+    if is_block_outermost and not packs_blocks:
+        return _tuple_bytes(groups, stage)
 
     def size(group: CacheGroup) -> int:
         return sum(
@@ -359,3 +363,20 @@ def bytes_per_block(groups: tuple[CacheGroup, ...], stage: int, *, is_block_oute
         return largest
     held = [spec for group in groups for spec, counts in group.members if counts[stage]]
     return round_up(largest, math.lcm(*(spec.stride_alignment_bytes for spec in held)))
+
+
+def _tuple_bytes(groups: tuple[CacheGroup, ...], stage: int) -> int:
+    """Bytes of one block where it is a row of layer tuples: one page of each of the full layers' sizes in every tuple.
+
+    As many tuples as the most layers of one page size in a group; smaller pages are padded to the next of those sizes.
+    So DeepSeek-V4 in 0.20 to 0.23 (v1/core/kv_cache_utils.py, _get_kv_cache_config_deepseek_v4); 0.24 packs blocks.
+    """
+    held = [[(spec, counts[stage]) for spec, counts in group.members if counts[stage]] for group in groups]
+    sizes = sorted({spec.page_bytes for group in held for spec, _ in group if isinstance(spec, FullSpec)})
+    longest = 0
+    for group in held:
+        layers: Counter[int] = Counter()
+        for spec, count in group:
+            layers[next((size for size in sizes if size >= spec.page_bytes), spec.page_bytes)] += count
+        longest = max(longest, *layers.values(), 0)
+    return sum(sizes) * longest

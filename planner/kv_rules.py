@@ -20,6 +20,7 @@ class KvRules:
     counts_null_block: bool  # the fit check leaves out the block that is never used
     needs_layer_by_layer: bool  # the fit check adds up layers instead of groups' blocks
     override_limits_fit: bool  # the fit check counts --num-gpu-blocks-override, not the memory there is
+    packs_blocks: bool  # a block of layers with many page sizes (DeepSeek-V4) holds no padding between its pages
     tokens_by_concurrency: bool  # the token line is concurrency x max_model_len
 
 
@@ -35,6 +36,7 @@ def rules_of(version: Version) -> KvRules:
         counts_null_block=version >= (0, 29, 0),
         needs_layer_by_layer=version < (0, 14, 0),
         override_limits_fit=version >= (0, 21, 0),
+        packs_blocks=version >= (0, 24, 0),
         tokens_by_concurrency=version >= (0, 21, 0),
     )
 
