@@ -15,7 +15,7 @@ class Axis:
 
     title: str = ""
     kind: AxisKind = "linear"
-    categories: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()  # a line break parts a name from what stands below it
     low: float | None = None
     high: float | None = None
     suffix: str = ""
@@ -79,6 +79,7 @@ class Chart:
     bars: tuple[Bars, ...] = ()
     is_horizontal: bool = False  # bars lie, their categories stand on the y axis
     marks: tuple[Mark, ...] = ()
+    guides: tuple[Line, ...] = ()  # lines for the eye alone: in no legend and no table
     shades: tuple[tuple[float, float], ...] = ()  # stretches of the x axis without samples
     has_legend: bool = True
     needs_numbers: bool = True  # False: a table of its numbers stands beside it anyway

@@ -18,6 +18,7 @@ from pages.parts.report_sections import (
     Figures,
     Findings,
     Heading,
+    Link,
     Number,
     Report,
     Section,
@@ -65,6 +66,7 @@ def _section(section: Section) -> dict[str, Any]:
         Figures: "figures",
         Findings: "findings",
         Code: "code",
+        Link: "link",
     }
     return {"kind": kinds[type(section)]} | asdict(section)
 

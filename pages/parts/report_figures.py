@@ -18,6 +18,7 @@ PALETTE = (
 _BREAK = re.compile(r"<br\s*/?>")
 _TAG = re.compile(r"</?[a-z]+[^>]*>")
 _MOST_SHADES = 100
+_GUIDE = "#5f6b76"
 
 
 def chart(title: str, figure: Any, alt: str, *, needs_numbers: bool = True) -> Chart:  # a plotly Figure: no types
@@ -30,9 +31,9 @@ def chart(title: str, figure: Any, alt: str, *, needs_numbers: bool = True) -> C
     names = _categories(bars, layout, is_horizontal=is_horizontal)
     x_axis, y_axis = _axis(layout.xaxis), _axis(layout.yaxis)
     if bars and is_horizontal:
-        y_axis = Axis(title=y_axis.title, kind="category", categories=tuple(map(plain, names)))
+        y_axis = Axis(title=y_axis.title, kind="category", categories=tuple(map(_rows, names)))
     elif bars:
-        x_axis = Axis(title=x_axis.title, kind="category", categories=tuple(map(plain, names)))
+        x_axis = Axis(title=x_axis.title, kind="category", categories=tuple(map(_rows, names)))
     return Chart(
         title=title,
         alt=alt,
@@ -42,6 +43,7 @@ def chart(title: str, figure: Any, alt: str, *, needs_numbers: bool = True) -> C
         bars=tuple(_stacked(bars, traces, names, layout, is_horizontal=is_horizontal)),
         is_horizontal=is_horizontal,
         marks=tuple(_marks(layout)),
+        guides=tuple(_guides(layout)),
         shades=tuple(_shades(layout)),
         has_legend=layout.showlegend is not False,
         needs_numbers=needs_numbers,
@@ -50,8 +52,13 @@ def chart(title: str, figure: Any, alt: str, *, needs_numbers: bool = True) -> C
 
 def plain(text: object) -> str:
     """A label without Plotly's tags; a line break becomes ", "."""
+    return ", ".join(_rows(text).split("\n"))
+
+
+def _rows(text: object) -> str:
+    """A label without Plotly's tags; a line break stays one."""
     words = [_TAG.sub("", part).strip() for part in _BREAK.split(str(text or ""))]
-    return ", ".join(part for part in words if part)
+    return "\n".join(part for part in words if part)
 
 
 def _axis(axis: Any) -> Axis:  # of a plotly layout
@@ -170,6 +177,15 @@ def _marks(layout: Any) -> Iterator[Mark]:
             yield Mark(axis="x", at=x0, text=_note(layout.annotations, "x", x0))
         elif y0 is not None and y0 == y1:
             yield Mark(axis="y", at=y0, text=_note(layout.annotations, "y", y0))
+
+
+def _guides(layout: Any) -> Iterator[Line]:
+    """The figure's slanting lines."""
+    for shape in layout.shapes or ():
+        ends = [_number(value) for value in (shape.x0, shape.x1, shape.y0, shape.y1)]
+        known = [end for end in ends if end is not None]
+        if shape.type == "line" and len(known) == len(ends) and known[0] != known[1] and known[2] != known[3]:
+            yield Line(name="", xs=(known[0], known[1]), ys=(known[2], known[3]), colour=_GUIDE, dash="dot")
 
 
 def _note(annotations: Iterable[Any], axis: str, at: float) -> str:

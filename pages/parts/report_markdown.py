@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from urllib.parse import quote
 
 from pages.parts import words
 from pages.parts.report_chart import Chart
 from pages.parts.report_numbers import numbers_of
 from pages.parts.report_sections import (
     Code,
+    Figure,
     Figures,
     Findings,
     Heading,
+    Link,
     Number,
     Report,
     Section,
@@ -23,6 +26,7 @@ from pages.parts.report_sections import (
 )
 
 _FENCE = re.compile(r"`{3,}")
+_NOT_IN_LINKS = "<>|`\\"
 _LINE_ENDS = re.compile(r"\s*\n\s*")
 
 
@@ -39,7 +43,7 @@ def _parts(report: Report) -> Iterator[str]:
         yield from _section(section)
     yield "---"
     if report.link:
-        yield f"{_plain(report.labels.get('link', 'Opens this page again'))}: <{report.link.replace('>', '%3E')}>"
+        yield f"{_plain(report.labels.get('link', 'Opens this page again'))}: {_address(report.link)}"
     if report.versions:
         told = "; ".join(f"{name} {which}" for name, which in report.versions)
         yield f"{_plain(report.labels.get('versions', 'Versions'))}: {_plain(told)}"
@@ -55,22 +59,30 @@ def _section(section: Section) -> Iterator[str]:
             yield f"**{_plain(text)}**"
             yield _plain(reason)
         case Figures(figures=figures):
-            yield "\n".join(
-                f"- {_plain(each.label)}: **{_plain(each.value)}**{f' ({_plain(each.below)})' if each.below else ''}"
-                for each in figures
-            )
+            yield "\n".join(_figure(each) for each in figures)
         case Table():
             yield from _table(section)
+        case Link(text=text, url=url):
+            yield f"{_plain(text)}: {_address(url)}"
         case Findings(lines=lines):
             yield "\n".join(f"- **{_plain(line.title)}.** {_plain(line.text)}" for line in lines)
         case Code(text=text):
             fence = "`" * max([2, *(len(run) for run in _FENCE.findall(text))]) + "`"
             yield f"{fence}text\n{text}\n{fence}"
-        case Chart(title=title, alt=alt, needs_numbers=needs_numbers):
-            yield f"**{_plain(title)}**"
-            yield _plain(alt)
-            if needs_numbers:
-                yield from _table(numbers_of(section))
+        case Chart():
+            yield from _chart(section)
+
+
+def _figure(figure: Figure) -> str:
+    below = f" ({_plain(figure.below)})" if figure.below else ""
+    return f"- {_plain(figure.label)}: **{_plain(figure.value)}**{below}"
+
+
+def _chart(section: Chart) -> Iterator[str]:
+    yield f"**{_plain(section.title)}**"
+    yield _plain(section.alt)
+    if section.needs_numbers:
+        yield from _table(numbers_of(section))
 
 
 def _table(section: Table) -> Iterator[str]:
@@ -93,3 +105,10 @@ def _line(cells: tuple[str, ...] | list[str], *, is_plain: bool = True) -> str:
 def _plain(text: str) -> str:
     """Text on one line, shown and never interpreted."""
     return words.plain(_LINE_ENDS.sub(" ", text)).replace("\\.", ".")
+
+
+def _address(url: str) -> str:
+    """A link of the dashboard's own; any other address is told and leads nowhere."""
+    if not url.startswith(("http://", "https://")):
+        return _plain(url)
+    return f"<{''.join(quote(sign) if sign in _NOT_IN_LINKS or sign.isspace() else sign for sign in url)}>"

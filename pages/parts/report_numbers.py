@@ -30,7 +30,7 @@ def _of_bars(chart: Chart) -> Table:
         for bars in chart.bars:
             rows += [
                 (
-                    category,
+                    _on_one_line(category),
                     *([bars.name] if has_names else []),
                     _number(bar.end - bar.start, values),
                     _band(bar, values),
@@ -54,8 +54,9 @@ def _of_lines(chart: Chart) -> Table:
     rows = tuple(
         (_number(place, chart.x_axis), *(_number(_at(line, place), chart.y_axis) for line in lines)) for place in places
     )
+    unit = f" ({chart.y_axis.title})" if chart.y_axis.title else ""
     return Table(
-        title=t("The numbers of: {title}", title=chart.title),
+        title=t("The numbers of: {title}", title=f"{chart.title}{unit}"),
         columns=(chart.x_axis.title or t("Place"), *(line.name or t("Value") for line in lines)),
         rows=rows,
     )
@@ -82,7 +83,7 @@ def _number(value: float | None, axis: Axis) -> Cell:
     if axis.kind == "time":
         return Number(shown=f"{datetime.fromtimestamp(value / 1000, UTC):%Y-%m-%d %H:%M:%S}", exact=value)
     if axis.kind == "category":
-        return axis.categories[int(value)]
+        return _on_one_line(axis.categories[int(value)])
     shown = (
         words.count(value)
         if float(value).is_integer() and not axis.is_percent
@@ -90,6 +91,10 @@ def _number(value: float | None, axis: Axis) -> Cell:
     )
     text = f"{shown}{_GAP}%" if axis.is_percent else f"{shown}{axis.suffix.replace(' ', _GAP)}"
     return Number(shown=text, exact=value)
+
+
+def _on_one_line(category: str) -> str:
+    return category.replace("\n", ", ")
 
 
 def _band(bar: Bar, axis: Axis) -> Cell:

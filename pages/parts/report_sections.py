@@ -18,6 +18,7 @@ Tone = Literal["good", "bad", "neutral"]
 Severity = Literal["info", "warning", "refusal"]
 _ESCAPED = re.compile(r"\\([\\`*_{}\[\]()<>#+!|~$:])")
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
+_LINK = re.compile(r"(?<!\\)\[((?:\\.|[^\[\]\\])+)\]\((https?://[^\s()]+)\)")
 _ICON = re.compile(r":[a-z]*\[?:material/[a-z_]+:\]?\s*")
 
 
@@ -105,7 +106,15 @@ class Code:
     text: str
 
 
-Section = Heading | Text | Verdict | Figures | Table | Findings | Code | Chart
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """An address of the dashboard's own, and what it opens."""
+
+    text: str
+    url: str
+
+
+Section = Heading | Text | Verdict | Figures | Table | Findings | Code | Chart | Link
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +132,8 @@ class Report:
 
 
 def from_markdown(text: str) -> str:
-    """Text that a page escapes for Markdown, as it is: no backslashes, no stars, no icons."""
-    plain = _ICON.sub("", text)
+    """Text that a page escapes for Markdown, as it is: no backslashes, no stars, no icons; a link's address in brackets."""
+    plain = _LINK.sub(r"\1 (\2)", _ICON.sub("", text))
     if "**" in plain.replace("\\*", ""):
         plain = _BOLD.sub(r"\1", plain)
     return _ESCAPED.sub(r"\1", plain).replace("`", "").strip()

@@ -25,7 +25,8 @@ table{width:100%;border-collapse:collapse;font-size:13.5px;font-variant-numeric:
 caption{padding:4px 0;text-align:left;font-weight:600}
 th,td{padding:5px 10px 5px 0;border-bottom:1px solid #e3e8ec;text-align:left;vertical-align:top}
 th{border-bottom:2px solid #b9c3cb;color:#465461;font-weight:600}
-td{overflow-wrap:anywhere;min-width:4em}.n{text-align:right;white-space:nowrap}.s{white-space:nowrap}
+td{overflow-wrap:anywhere;min-width:4em}.n,.s{overflow-wrap:normal;white-space:nowrap}.n{text-align:right}.n:first-child{text-align:left}
+.heard{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}.paper{display:none}
 figure{margin:14px 0}figcaption{font-weight:600;margin-bottom:4px}
 .chart{display:block;width:100%;height:auto;font-family:inherit}
 .findings{margin:0;padding:0;list-style:none}
@@ -37,15 +38,18 @@ a{color:#0a5468;overflow-wrap:anywhere}
 footer{margin-top:34px;padding-top:12px;border-top:1px solid #d5dce2;overflow-wrap:anywhere}
 @media screen{td:not(.s):not(.n){min-width:11em}}
 @media (max-width:520px){body{padding:16px 14px 30px}h1{font-size:23px}.figures dd{font-size:18px}}
-@page{size:A4;margin:16mm 15mm}
-@page across{size:A4 landscape;margin:12mm}
+@page{size:A4;margin:15mm 15mm 16mm;@bottom-right{content:counter(page) " / " counter(pages);color:#465461;font-size:8pt}}
+@page across{size:A4 landscape;margin:12mm 12mm 16mm}
 @media print{
-body{max-width:none;padding:0;font-size:10.5pt}
-h2{margin-top:20pt}h2,h3,figcaption,caption{break-after:avoid}
-figure,.figures,.verdict,.findings li,tr{break-inside:avoid}
+body{max-width:none;padding:0;font-size:10pt;line-height:1.4}
+h1{font-size:20pt}h2{margin-top:14pt;padding-top:8pt;font-size:14pt}h2,h3,figcaption,caption,thead{break-after:avoid}
+figure,.figures,.verdict,.findings li,tr,.few,pre{break-inside:avoid}.verdict{break-after:avoid}
+tbody tr:nth-child(-n+3),tbody tr:nth-last-child(-n+2){break-before:avoid}
+.chart{max-width:150mm}p{orphans:3;widows:3}
 thead{display:table-header-group}
-.table{overflow:visible}.wide{page:across}.wide table{font-size:6.8pt}.wide th,.wide td{padding:2px 4px 2px 0;white-space:normal}
-table{font-size:8.5pt}.n{white-space:normal}
+.table{overflow:visible;margin:8pt 0 12pt}.wide{page:across}.screen{display:none}.paper{display:block}
+table{font-size:8.5pt}th,td{padding:2.2pt 7pt 2.2pt 0;min-width:0}
+.wide table,.paper table{font-size:7pt}.wide th,.wide td,.paper th,.paper td{padding:1.6pt 4pt 1.6pt 0}.wide .s,.paper .s,th{white-space:normal}
 .verdict,.findings li,pre{background:none}
 *{-webkit-print-color-adjust:exact;print-color-adjust:exact}
 }

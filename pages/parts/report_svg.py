@@ -12,7 +12,7 @@ from pages.parts.report_chart import Bars, Chart, Line
 WIDTH = 720
 _LINE_HEIGHT, _ROW_HEIGHT, _TOP, _BOTTOM, _RIGHT = 250, 38, 12, 46, 18
 _LETTER = 6.4  # the width of one at 12 px, on average
-_WIDEST_LABEL = 250
+_WIDEST_LABEL, _WIDEST_NAME = 250, 330
 _INK, _GRID, _AXIS, _GAP = "#0b1620", "#d5dce2", "#5f6b76", "#e8ecef"
 _DASHES = {"dash": "8 5", "dot": "2 4", "dashdot": "8 4 2 4", "longdash": "12 5"}
 _MARK_ROWS = 2
@@ -50,6 +50,8 @@ class _Drawing:
         yield from self._legend()
         yield from self._shades()
         yield from self._grid()
+        for line in self.chart.guides:
+            yield from self._line(line)
         for place, bars in enumerate(self.chart.bars):
             yield from self._bars(bars, place)
         for line in self.chart.lines:
@@ -77,8 +79,8 @@ class _Drawing:
                     yield f'<rect x="{at:.1f}" y="{y - 6}" width="22" height="12" fill="{escape(colour)}"/>'
                 else:
                     yield f'<line x1="{at:.1f}" x2="{at + 22:.1f}" y1="{y}" y2="{y}" {_stroke(colour, dash)}/>'
-                yield f'<text x="{at + 28:.1f}" y="{y + 4}">{escape(name)}</text>'
-                at += 28 + _LETTER * _width(name) + 22
+                yield f'<text x="{at + 28:.1f}" y="{y + 4}">{escape(_shortened(name, _WIDEST_NAME))}</text>'
+                at += 50 + min(_LETTER * _width(name), _WIDEST_NAME)
 
     def _shades(self) -> Iterator[str]:
         for start, end in self.chart.shades:
@@ -90,7 +92,7 @@ class _Drawing:
         for at, text in self.x.ticks():
             if self.x.axis.kind != "category":
                 yield f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{self.top}" y2="{self.bottom}" stroke="{_GRID}"/>'
-            yield f'<text x="{at:.1f}" y="{self.bottom + 17}" text-anchor="middle">{escape(text)}</text>'
+            yield self._below(at, text)
         for at, text in self.y.ticks():
             if self.y.axis.kind == "category":
                 yield from self._row_label(at, text)
@@ -107,9 +109,19 @@ class _Drawing:
                 f"{escape(self.y.axis.title)}</text>"
             )
 
+    def _below(self, at: float, text: str) -> str:
+        """A tick's words below the x axis, whole even at the drawing's edges."""
+        rows = text.split("\n")
+        half = _LETTER * max(map(_width, rows)) / 2
+        anchor, x = ("end", WIDTH - 1.0) if at + half > WIDTH else ("start", 1.0) if at < half else ("middle", at)
+        return "".join(
+            f'<text x="{x:.1f}" y="{self.bottom + 17 + 13 * row}" text-anchor="{anchor}">{escape(part)}</text>'
+            for row, part in enumerate(rows)
+        )
+
     def _row_label(self, at: float, text: str) -> Iterator[str]:
         """The name of a lying bar, its value below it."""
-        rows = _label_rows(text)
+        rows = [_shortened(part, self.left - 12) for part in text.split("\n")]
         for row, part in enumerate(rows):
             y = at + 4 + 14 * (row - (len(rows) - 1) / 2)
             weight = ' font-weight="600"' if row else ""
@@ -199,17 +211,23 @@ def _width(text: str) -> float:
     return sum(1.9 if ord(sign) > 0x2E80 else 1.0 for sign in text)
 
 
-def _label_rows(text: str) -> list[str]:
-    """A bar's name, and what stands behind its comma on a row of its own."""
-    name, comma, rest = text.partition(", ")
-    return [name, rest] if comma else [name]
+def _shortened(text: str, room: float) -> str:
+    """`text` where there is room for it, else its beginning."""
+    if _LETTER * _width(text) <= room:
+        return text
+    kept = ""
+    for sign in text:
+        if _LETTER * _width(f"{kept}{sign}…") > room:
+            break
+        kept += sign
+    return f"{kept}…"
 
 
 def _left(chart: Chart) -> int:
     """The room for the labels of the y axis."""
     if not chart.is_horizontal:
         return 84 if chart.y_axis.title else 64
-    widest = max((_width(row) for text in chart.y_axis.categories for row in _label_rows(text)), default=8.0)
+    widest = max((_width(row) for text in chart.y_axis.categories for row in text.split("\n")), default=8.0)
     return round(min(_WIDEST_LABEL, 16 + _LETTER * widest))
 
 
@@ -227,7 +245,7 @@ def _legend_rows(chart: Chart) -> list[list[_Entry]]:
     rows: list[list[_Entry]] = [[]]
     room = float(WIDTH - _RIGHT - _left(chart))
     for entry in entries:
-        needed = 50 + _LETTER * _width(entry[0])
+        needed = 50 + min(_LETTER * _width(entry[0]), _WIDEST_NAME)
         if rows[-1] and needed > room:
             rows.append([])
             room = float(WIDTH - _RIGHT - _left(chart))

@@ -271,7 +271,7 @@ def test_a_waterfall_keeps_every_bar_where_it_was() -> None:
     bars = sorted((bar.start, bar.end) for bars in drawn.bars for bar in bars.bars)
     assert bars[0][0] == 0
     assert all(first[1] == pytest.approx(second[0]) for first, second in itertools.pairwise(bars))
-    assert drawn.y_axis.categories[0].startswith("Weights, ")
+    assert drawn.y_axis.categories[0].startswith("Weights\n")
     assert [mark.text.split()[0] for mark in drawn.marks] == ["card", "vLLM's"]
 
 
