@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from planner.inventory import Embedding, Experts, Linear, ModelFacts
+from planner.parallel import layer_ranges
 
 
 def active_parameters(model: ModelFacts) -> int:
     """The parameters of linear modules, of the experts that a token is sent to, and of the output head."""
-    layers = sum(_active(layer.modules) for layer in model.layers)
-    return layers + _active_heads([module for part in model.parts for module in part.modules])
+    return sum(active_parameters_by_stage(model, 1))
+
+
+def active_parameters_by_stage(model: ModelFacts, pipeline_parallel_size: int) -> tuple[int, ...]:
+    """`active_parameters` of each pipeline stage; the last carries the head."""
+    stages = [
+        sum(_active(model.layers[index].modules) for index in layers)
+        for layers in layer_ranges(len(model.layers), pipeline_parallel_size)
+    ]
+    stages[-1] += _active_heads([module for part in model.parts for module in part.modules])
+    return tuple(stages)
 
 
 def _active(modules: Iterable[object]) -> int:

@@ -1,4 +1,7 @@
-"""The dry run before deployment: concurrency from 1 up, each level simulated; the knee, and two flags with the reason."""
+"""The dry run before deployment: concurrency from 1 up, each level simulated; the knee, and sizes of a batch tried there.
+
+What to set is said in `dry_advice`.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,10 @@ from planner.demand import Demand
 from planner.facts import PlanError
 from planner.inventory import ModelFacts
 from planner.request import PlanRequest
-from planner.served_load import ServedLoad, ShouldStop, serve
+from planner.served_load import ServedLoad, ShouldStop, resolved_integer, serve, with_room_for
 
 BATCHES = (2048, 4096, 8192, 16384, 32768)
 _LEAST_GAIN = 0.10  # a doubling of users that brings less throughput than this is past the knee
-_SAME_SPEED = 0.02  # throughputs within this are called equal, and the smaller flag is taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +46,7 @@ class BatchTrial:
     pool_tokens: int
     load: ServedLoad | None
     refusal: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation:
-    """One flag's value with the reason."""
-
-    flag: str
-    value: int
-    reason: str
+    is_present: bool = False  # the plan's own value, given or by default
 
 
 def levels_up_to(most_users: int) -> tuple[int, ...]:
@@ -67,11 +61,18 @@ def levels_up_to(most_users: int) -> tuple[int, ...]:
 def sweep_levels(
     present: Plan, model: ModelFacts, demand: Demand, most_users: int, *, should_stop: ShouldStop | None = None
 ) -> Iterator[Level]:
-    """Each level as soon as it is simulated, fewest users first; `demand` says what requests look like."""
+    """Each level as soon as it is simulated, fewest users first; `demand` says what requests look like.
+
+    Where no max_num_seqs is given, it is raised with the users: the knee is the pool's and the card's, not the default's.
+    """
     for users in levels_up_to(most_users):
         if should_stop is not None and should_stop():
             return
-        load = serve(present, model, replace(demand, users=users, requests_per_second=None), should_stop=should_stop)
+        engine = with_room_for(present, model, users)
+        asked = replace(demand, users=users, requests_per_second=None)
+        load = serve(engine if engine.will_start else present, model, asked, should_stop=should_stop)
+        if load.is_cut and should_stop is not None and should_stop():
+            return
         yield Level(users=users, load=load)
 
 
@@ -85,6 +86,8 @@ def knee_of(levels: Sequence[Level], *, most_preempted_fraction: float = 0.0) ->
             return Knee(users=before.users, reason=f"{text}: the pool is full.")
         if load.mean_waiting > 0.1 * level.users:
             text = f"with {level.users:,} users {load.mean_waiting:.1f} wait on average although {load.mean_running:.1f} run"
+            if load.mean_running >= 0.98 * load.max_num_seqs:
+                return Knee(users=before.users, reason=f"{text}: max_num_seqs lets no more run.")
             return Knee(users=before.users, reason=f"{text}: the pool holds no more.")
         gain = load.output_tokens_per_second / max(before.load.output_tokens_per_second, 1e-9) - 1.0
         doublings = level.users / before.users - 1.0
@@ -100,9 +103,14 @@ def try_batches(
     request: PlanRequest, model: ModelFacts, demand: Demand, users: int, *, should_stop: ShouldStop | None = None
 ) -> Iterator[BatchTrial]:
     """Each value of max_num_batched_tokens, planned anew (its activation peak is taken from the pool) and simulated."""
-    present = request.flags.max_num_batched_tokens
-    for batch in sorted({*BATCHES, *([present] if present else [])}):
+    present = resolved_integer(plan(request, model), "max_num_batched_tokens")
+    for batch in sorted({*BATCHES, present}):
+        if should_stop is not None and should_stop():
+            return
         flags = replace(request.flags, max_num_batched_tokens=batch, max_num_seqs=users)
+        trial = BatchTrial(
+            max_num_batched_tokens=batch, num_blocks=0, pool_tokens=0, load=None, is_present=batch == present
+        )
         try:
             changed = plan(replace(request, flags=flags), model)
             load = None
@@ -110,31 +118,12 @@ def try_batches(
                 asked = replace(demand, users=users, requests_per_second=None)
                 load = serve(changed, model, asked, should_stop=should_stop)
         except PlanError as error:
-            yield BatchTrial(max_num_batched_tokens=batch, num_blocks=0, pool_tokens=0, load=None, refusal=error.text)
+            yield replace(trial, refusal=error.text)
             continue
-        yield BatchTrial(
-            max_num_batched_tokens=batch,
+        yield replace(
+            trial,
             num_blocks=changed.pool.num_blocks,
             pool_tokens=changed.pool.tokens,
             load=load,
             refusal="" if load is not None else changed.reason,
         )
-
-
-def recommend(knee: Knee, trials: Sequence[BatchTrial]) -> tuple[Recommendation, ...]:
-    """`max_num_seqs` at the knee and the smallest `max_num_batched_tokens` that is as fast as any, with the reasons."""
-    found = [Recommendation(flag="max_num_seqs", value=knee.users, reason=knee.reason)]
-    served = [(trial, trial.load) for trial in trials if trial.load is not None]
-    if not served:
-        return tuple(found)
-    fewest = min(load.num_preemptions for _, load in served)
-    calm = [(trial, load) for trial, load in served if load.num_preemptions == fewest]
-    fastest = max(load.output_tokens_per_second for _, load in calm)
-    trial, load = next(pair for pair in calm if pair[1].output_tokens_per_second >= (1 - _SAME_SPEED) * fastest)
-    text = (
-        f"Of the sizes tried it is the smallest within 2 % of the best throughput without more preemptions: "
-        f"{load.output_tokens_per_second:,.0f} tokens a second, the longest step {1000 * load.longest_step_seconds:,.0f} ms, "
-        f"and {trial.pool_tokens:,} tokens of pool left."
-    )
-    found.append(Recommendation(flag="max_num_batched_tokens", value=trial.max_num_batched_tokens, reason=text))
-    return tuple(found)

@@ -17,7 +17,15 @@ from planner.gpu_catalog import GpuFacts
 from planner.inventory import ModelFacts
 from planner.matrix import MatrixQuestion, Sheet, Split, sheet
 from planner.request import PlanRequest
-from planner.served_load import MOST_CONCURRENT, ServedLoad, ShouldStop, expected_concurrency, roofline_of, serve
+from planner.served_load import (
+    MOST_CONCURRENT,
+    ServedLoad,
+    ShouldStop,
+    expected_concurrency,
+    roofline_of,
+    serve,
+    with_room_for,
+)
 
 TENSOR_PARALLEL = (1, 2, 4, 8, 16)
 PIPELINE_PARALLEL = (1, 2, 3, 4)
@@ -81,6 +89,8 @@ def fewest_cards(request: PlanRequest, model: ModelFacts, demand: Demand, search
         if should_stop is not None and should_stop():
             return
         found = _judge(cells, place, model, demand.for_replicas(split.data_parallel_size), should_stop)
+        if should_stop is not None and should_stop():
+            return  # what was cut short is not judged
         yield found
         if found.holds:
             return
@@ -113,7 +123,7 @@ def _judge(cells: Sheet, place: int, model: ModelFacts, demand: Demand, should_s
         return _by_formula_alone(replace(candidate, reason=error.text), present, demand, model)
     if wanted >= MOST_CONCURRENT:
         return replace(candidate, state="falls_behind", users_per_copy=wanted, reason=_NEVER_SETTLES)
-    present = _with_room_for(present, model, math.ceil(wanted))
+    present = with_room_for(present, model, math.ceil(wanted))
     request = present.request
     candidate = replace(
         candidate, request=request, users_per_copy=wanted, num_blocks=present.pool.num_blocks,
@@ -124,15 +134,6 @@ def _judge(cells: Sheet, place: int, model: ModelFacts, demand: Demand, should_s
     if candidate.needed_blocks > candidate.num_blocks:
         return replace(candidate, state="too_small", reason=_too_small(candidate))
     return _simulated(candidate, present, model, demand, should_stop)
-
-
-def _with_room_for(present: Plan, model: ModelFacts, concurrency: int) -> Plan:
-    """The plan with a max_num_seqs that lets `concurrency` run, where the user gave none; never more than a batch has tokens."""
-    flags = present.request.flags
-    if flags.max_num_seqs is not None or concurrency <= resolved_integer(present, "max_num_seqs"):
-        return present
-    most = min(concurrency, resolved_integer(present, "max_num_batched_tokens"))
-    return plan(replace(present.request, flags=replace(flags, max_num_seqs=most)), model)
 
 
 def _by_formula_alone(candidate: Candidate, present: Plan, demand: Demand, model: ModelFacts) -> Candidate:
@@ -184,9 +185,3 @@ def _simulated(
     if load.is_backlog_growing or load.mean_waiting > 0.1 * max(1.0, load.mean_running):
         return replace(known, state="falls_behind", reason=told)
     return replace(known, state="holds" if not load.is_cut else "not_simulated", reason=told)
-
-
-def resolved_integer(present: Plan, name: str) -> int:
-    """The flag `name` as vLLM resolves it."""
-    value = next(item.value for item in present.resolved if item.name == name)
-    return value if isinstance(value, int) else 1

@@ -20,7 +20,7 @@ from planner.waiting_queue import make_queue
 
 
 class Scheduler:
-    """The queues and one batch in flight; `schedule` and `apply_outputs` are a step."""
+    """The queues and the batches in flight; `schedule` and `apply_outputs` are a step."""
 
     def __init__(
         self,
@@ -57,7 +57,9 @@ class Scheduler:
         # since 0.33 the sequences behind one that preempted itself still get their turn
         self._scans_past_own_preemption = config.scheduling_policy == "priority" and config.release >= (0, 33)
         self._quiet = QuietRuns(config, self.tables)
-        self._skip_quiet = skip_quiet_steps and not config.num_speculative_tokens
+        # between pipeline stages a decoding sequence waits for its batch: its steps are not one after the other
+        is_staged = config.pipeline_parallel_size > 1
+        self._skip_quiet = skip_quiet_steps and not config.num_speculative_tokens and not is_staged
         self._blocked = BlockedHead(self.tables)
 
     # -- arrival ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A demand served by a plan's engine in the simulator, as one line of figures: pool, waiting, preemptions, step time."""
+"""A demand served by a plan's engine in the simulator, as one line of figures: pool, waiting, preemptions, times."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from planner.active_parameters import active_parameters
+from planner.active_parameters import active_parameters_by_stage
 from planner.answer import Plan
-from planner.budget import card_of
+from planner.budget import card_of, plan
 from planner.demand import Demand, requests_for
 from planner.inventory import ModelFacts
+from planner.latency import NOT_MEASURED, Latency, LatencyMeter
 from planner.simulation import Simulation, SimulationOptions
+from planner.simulator_config import SimulatorConfig
 from planner.simulator_pool import engine_of_plan
-from planner.step_time import Roofline
+from planner.step_time import Pipeline, Roofline
 
 MOST_CONCURRENT = 10_000.0  # more at once than any engine runs: the load never settles
 _MOST_STEPS = 60_000
@@ -39,6 +41,8 @@ class ServedLoad:
     longest_step_seconds: float
     output_tokens_per_second: float
     is_backlog_growing: bool  # requests arrive faster than they are served
+    latency: Latency = NOT_MEASURED
+    max_num_seqs: int = 0  # of the engine, before it is held to the users
     is_cut: bool = False
 
     @property
@@ -47,33 +51,62 @@ class ServedLoad:
         return self.num_preemptions / max(self.num_finished, 1)
 
 
-def roofline_of(plan: Plan, model: ModelFacts) -> Roofline:
-    """The time of a step of the plan's engine; raises `PlanError` where the card's speed is not known.
+def roofline_of(present: Plan, model: ModelFacts) -> Roofline | Pipeline:
+    """The time of a step of the plan's engine, over all its stages; raises `PlanError` where the card's speed is not known.
 
-    With pipeline stages a step passes through all of them one after the other, so their times add up.
+    A stage's share of the KV of a token is that of its layers: `kv_bytes_per_token` is of the fullest stage.
     """
-    cards_per_stage = plan.request.flags.tensor_parallel_size
-    return Roofline.of_card(
-        card_of(plan.request),
-        weight_bytes=sum(rank.weights.load.best_bytes for rank in plan.ranks),
-        kv_bytes_per_token=plan.pool.kv_bytes_per_token * len(plan.ranks),
-        num_parameters=active_parameters(model) // cards_per_stage,
+    gpu, flags = card_of(present.request), present.request.flags
+    most_layers = max(rank.num_layers for rank in present.ranks)
+    active = active_parameters_by_stage(model, len(present.ranks))
+    stages = tuple(
+        Roofline.of_card(
+            gpu,
+            weight_bytes=rank.weights.load.best_bytes,
+            kv_bytes_per_token=present.pool.kv_bytes_per_token * rank.num_layers // max(1, most_layers),
+            num_parameters=active[rank.pp_rank] // flags.tensor_parallel_size,
+        )
+        for rank in present.ranks
     )
+    return stages[0] if len(stages) == 1 else Pipeline(stages=stages)
+
+
+def served_config(present: Plan, model: ModelFacts) -> SimulatorConfig:
+    """The engine that is simulated; one with pipeline stages keeps a batch under way for each (`Pipeline` says why)."""
+    config = engine_of_plan(present, chunk_tokens=chunk_tokens(model)).config
+    num_stages = present.request.flags.pipeline_parallel_size
+    return config if num_stages == 1 else replace(config, async_scheduling=False, pipeline_parallel_size=num_stages)
 
 
 def serve(
-    plan: Plan, model: ModelFacts, demand: Demand, *, seed: int = 7, should_stop: ShouldStop | None = None
+    present: Plan, model: ModelFacts, demand: Demand, *, seed: int = 7, should_stop: ShouldStop | None = None
 ) -> ServedLoad:
     """The load of `demand` on one copy of the plan's engine, simulated step by step."""
-    roofline = roofline_of(plan, model)
-    config = engine_of_plan(plan, chunk_tokens=chunk_tokens(model)).config
-    wanted = min(expected_concurrency(demand, roofline), 4.0 * config.max_num_seqs)
+    times = roofline_of(present, model)
+    config = served_config(present, model)
+    wanted = min(expected_concurrency(demand, times), 4.0 * config.max_num_seqs)
+    most_seqs = config.max_num_seqs
     if demand.users is not None:
         wanted = float(demand.users)
         config = replace(config, max_num_seqs=min(config.max_num_seqs, demand.users))
     requests = demand.draw(requests_for(wanted, is_timed=demand.users is None), seed=seed)
-    simulation = Simulation(config, requests, SimulationOptions(seed=seed, step_seconds=roofline))
-    return _run(simulation, demand, wanted, should_stop)
+    simulation = Simulation(config, requests, SimulationOptions(seed=seed, step_seconds=times.clock()))
+    return replace(_run(simulation, demand, wanted, should_stop), max_num_seqs=most_seqs)
+
+
+def with_room_for(present: Plan, model: ModelFacts, concurrency: int) -> Plan:
+    """The plan with a max_num_seqs that lets `concurrency` run, where the user gave none; never more than a batch has tokens."""
+    flags = present.request.flags
+    if flags.max_num_seqs is not None or concurrency <= resolved_integer(present, "max_num_seqs"):
+        return present
+    most = min(concurrency, resolved_integer(present, "max_num_batched_tokens"))
+    return plan(replace(present.request, flags=replace(flags, max_num_seqs=most)), model)
+
+
+def resolved_integer(present: Plan, name: str) -> int:
+    """The flag `name` as vLLM resolves it."""
+    value = next(item.value for item in present.resolved if item.name == name)
+    return value if isinstance(value, int) else 1
 
 
 def chunk_tokens(model: ModelFacts) -> int | None:
@@ -82,7 +115,7 @@ def chunk_tokens(model: ModelFacts) -> int | None:
     return next(chunks, None)
 
 
-def expected_concurrency(demand: Demand, roofline: Roofline) -> float:
+def expected_concurrency(demand: Demand, times: Roofline | Pipeline) -> float:
     """Requests under way at once: users, or by Little's law rate x time of a request; capped where it never settles.
 
     The time of a request is prompt / prefill speed + output x step time, and the step's time grows with how many run.
@@ -94,7 +127,7 @@ def expected_concurrency(demand: Demand, roofline: Roofline) -> float:
     for _ in range(60):
         context = running * (demand.prefix_tokens + prompt + output / 2)
         tokens_a_step = max(1, round(running * (1.0 + prompt / max(output, 1.0))))
-        seconds = output * roofline.seconds(tokens_a_step, round(context))
+        seconds = output * times.token_seconds(tokens_a_step, round(context))
         settled = rate * seconds
         if abs(settled - running) <= 0.01 * running or settled > MOST_CONCURRENT:
             return min(settled, MOST_CONCURRENT)
@@ -115,7 +148,7 @@ class _Sums:
 
 def _run(simulation: Simulation, demand: Demand, wanted: float, should_stop: ShouldStop | None) -> ServedLoad:
     scheduler, users, total = simulation.scheduler, demand.users, len(simulation.sequences)
-    whole, steady = _Sums(), _Sums()
+    whole, steady, meter = _Sums(), _Sums(), LatencyMeter(simulation, demand.users)
     # Before each of those that start together was served once, and (users ask again when served) once fewer requests
     # are left than users, the load is not what was asked for.
     warm_up = min(math.ceil(wanted), total // 4)
@@ -127,17 +160,21 @@ def _run(simulation: Simulation, demand: Demand, wanted: float, should_stop: Sho
             break
         simulation.schedule()
         before = simulation.now_seconds
+        meter.note_schedule()
         is_steady = whole.num_finished >= warm_up and (users is not None or before <= last_arrival)
         counted = (whole, steady) if is_steady else (whole,)
-        for sums in counted:
+        is_pause = scheduler.config.pipeline_parallel_size > 1 and not scheduler.num_scheduled_tokens
+        for sums in () if is_pause else counted:  # an empty batch between stages is no step
             _count(sums, simulation, users)
         simulation.apply_outputs()
+        meter.note_outputs(before, is_steady=is_steady)
         for sums in counted:
             _count_outputs(sums, simulation, simulation.now_seconds - before)
         scheduler.pool.forget_changes()
         if users is None and before <= last_arrival:
             whole.backlog = len(scheduler.waiting)
-    return _load(whole, steady if steady.num_finished else whole, simulation, wanted)
+    load = _load(whole, steady if steady.num_finished else whole, simulation, wanted)
+    return replace(load, latency=meter.result())
 
 
 def _count_outputs(sums: _Sums, simulation: Simulation, seconds: float) -> None:
@@ -149,7 +186,8 @@ def _count_outputs(sums: _Sums, simulation: Simulation, seconds: float) -> None:
 
 def _is_too_long(simulation: Simulation, should_stop: ShouldStop | None) -> bool:
     is_asked = should_stop is not None and simulation.step % _STEPS_BETWEEN_CALLS == 0
-    return simulation.step >= _MOST_STEPS or (is_asked and should_stop is not None and should_stop())
+    most_steps = _MOST_STEPS * simulation.scheduler.config.pipeline_parallel_size
+    return simulation.step >= most_steps or (is_asked and should_stop is not None and should_stop())
 
 
 def _count(sums: _Sums, simulation: Simulation, users: int | None) -> None:

@@ -64,7 +64,7 @@ class Simulation:
         self.now_seconds = 0.0
         self.finished: list[Sequence] = []  # in the last step
         self.is_done = False
-        self._depth = 2 if config.async_scheduling else 1
+        self._depth = config.max_concurrent_batches
 
     @property
     def step(self) -> int:

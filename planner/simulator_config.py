@@ -59,6 +59,7 @@ class SimulatorConfig:
     groups: tuple[KvGroup, ...] = (FULL_ATTENTION,)
     scheduling_policy: SchedulingPolicy = "fcfs"
     async_scheduling: bool = False
+    pipeline_parallel_size: int = 1  # as many batches are under way at once; not beside async_scheduling
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0  # 0: no limit on one request's share of a step
     scheduler_reserve_full_isl: bool = True  # admit only what fits whole
@@ -77,6 +78,9 @@ class SimulatorConfig:
 
     def __post_init__(self) -> None:
         self._check_counts()
+        if self.async_scheduling and self.pipeline_parallel_size > 1:
+            text = "Async scheduling is not simulated beside pipeline stages; turn it off."
+            raise PlanError("async_scheduling", True, text)
         if self.scheduling_policy not in {"fcfs", "priority"}:
             text = f'scheduling_policy must be "fcfs" or "priority", not "{self.scheduling_policy}".'
             raise PlanError("scheduling_policy", self.scheduling_policy, text)
@@ -101,6 +105,7 @@ class SimulatorConfig:
             "max_num_seqs": (1, 1_000_000),
             "max_num_batched_tokens": (1, 100_000_000),
             "max_model_len": (2, 100_000_000),
+            "pipeline_parallel_size": (1, 1_000),
             "num_speculative_tokens": (0, 1_000),
             "num_lookahead_tokens": (0, 1_000),
             "long_prefill_token_threshold": (0, 100_000_000),
@@ -134,9 +139,14 @@ class SimulatorConfig:
         return int(self.watermark * self.num_gpu_blocks)
 
     @property
+    def max_concurrent_batches(self) -> int:
+        """The batches under way at once; async scheduling keeps two, pipeline stages one each."""
+        return 2 if self.async_scheduling else self.pipeline_parallel_size
+
+    @property
     def max_in_flight_tokens(self) -> int:
-        """The most tokens scheduled but not yet settled; async scheduling keeps two batches under way."""
-        return (2 if self.async_scheduling else 1) * self.max_num_batched_tokens
+        """The most tokens scheduled but not yet settled."""
+        return self.max_concurrent_batches * self.max_num_batched_tokens
 
     def admission_cap_blocks(self, group: KvGroup) -> int | None:
         """The most blocks one request of a windowed group can hold at once; None: no cap."""

@@ -39,6 +39,8 @@ def test_absurd_percentiles_are_refused_at_their_field(percentiles: tuple[Any, A
         ({"users": None, "requests_per_second": 0.0}, "requests_per_second"),
         ({"users": None, "requests_per_second": -1.0}, "requests_per_second"),
         ({"users": None, "requests_per_second": float("nan")}, "requests_per_second"),
+        ({"most_preempted_fraction": float("nan")}, "most_preempted_fraction"),
+        ({"most_preempted_fraction": float("inf")}, "most_preempted_fraction"),
         ({"users": None, "requests_per_second": 1e12}, "requests_per_second"),
         ({"requests_per_second": 2.0}, "users"),
         ({"prefix_tokens": -1}, "prefix_tokens"),

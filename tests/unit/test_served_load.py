@@ -9,7 +9,7 @@ from demands import demand
 
 from planner.answer import Plan
 from planner.budget import plan
-from planner.dry_run import BatchTrial, Level, knee_of, levels_up_to, recommend, sweep_levels, try_batches
+from planner.dry_run import Level, knee_of, levels_up_to, sweep_levels, try_batches
 from planner.facts import PlanError
 from planner.fewest_cards import Candidate, Search, fewest_cards, splits_up_to
 from planner.gpu_catalog import find_gpu
@@ -18,7 +18,9 @@ from planner.matrix import Split
 from planner.model_catalog import catalogue_documents
 from planner.planning import facts_for
 from planner.request import EngineFlags, PlanRequest
-from planner.served_load import ServedLoad, expected_concurrency, roofline_of, serve
+from planner.served_load import ServedLoad, expected_concurrency, roofline_of, serve, served_config
+from planner.simulation import Simulation, SimulationOptions
+from planner.step_time import Pipeline, Roofline
 
 REQUEST = PlanRequest(model_id="Qwen/Qwen3-8B", gpu="GeForce RTX 4090", flags=EngineFlags(max_model_len=8192))
 
@@ -92,14 +94,62 @@ def test_littles_law_gives_the_concurrency_that_the_simulation_shows(present: Pl
     assert by_formula == pytest.approx(serve(present, model, asked).mean_running, rel=0.4)
 
 
-def test_stages_take_their_time_one_after_the_other(present: Plan, model: ModelFacts) -> None:
-    flags = replace(REQUEST.flags, pipeline_parallel_size=2)
-    staged = plan(replace(REQUEST, flags=flags), model)
+def staged(model: ModelFacts, **flags: object) -> Plan:
+    return plan(replace(REQUEST, flags=replace(REQUEST.flags, **flags)), model)  # type: ignore[arg-type]  # by name
 
-    one, two = roofline_of(present, model), roofline_of(staged, model)
 
-    assert two.weight_bytes == pytest.approx(one.weight_bytes, rel=0.05)
-    assert two.flops_per_token == one.flops_per_token
+def test_stages_share_the_weights_and_the_arithmetic_of_the_model(present: Plan, model: ModelFacts) -> None:
+    one, two = roofline_of(present, model), roofline_of(staged(model, pipeline_parallel_size=2), model)
+
+    assert isinstance(one, Roofline)
+    assert isinstance(two, Pipeline)
+    assert sum(stage.weight_bytes for stage in two.stages) == pytest.approx(one.weight_bytes, rel=0.05)
+    assert sum(stage.flops_per_token for stage in two.stages) == one.flops_per_token
+    assert sum(stage.kv_bytes_per_token for stage in two.stages) == one.kv_bytes_per_token
+
+
+def test_one_user_waits_for_all_stages_in_turn(present: Plan, model: ModelFacts) -> None:
+    alone = serve(present, model, demand(users=1)).latency.between_tokens.p50_seconds
+    two = serve(staged(model, pipeline_parallel_size=2), model, demand(users=1)).latency.between_tokens.p50_seconds
+
+    assert alone < two < 1.2 * alone
+
+
+def test_many_users_keep_all_stages_busy(present: Plan, model: ModelFacts) -> None:
+    two, four = (staged(model, pipeline_parallel_size=stages) for stages in (2, 4))
+    alone = serve(present, model, demand(users=24)).output_tokens_per_second
+    over_two = serve(two, model, demand(users=96))
+    over_four = serve(four, model, demand(users=192))
+
+    assert over_two.output_tokens_per_second > 1.6 * alone
+    assert over_four.output_tokens_per_second > 2.4 * alone
+
+
+def test_tensor_parallelism_shortens_a_token_and_stages_do_not(model: ModelFacts) -> None:
+    sharded = serve(staged(model, tensor_parallel_size=2), model, demand(users=8)).latency.between_tokens
+    in_stages = serve(staged(model, pipeline_parallel_size=2), model, demand(users=8)).latency.between_tokens
+
+    assert sharded.p50_seconds < 0.65 * in_stages.p50_seconds
+
+
+def test_a_batch_holds_no_request_that_decodes_in_another_one(model: ModelFacts) -> None:
+    config = replace(served_config(staged(model, pipeline_parallel_size=3), model), max_num_seqs=24)
+    simulation = Simulation(config, demand(users=24).draw(72, seed=1), SimulationOptions())
+    in_flight: list[set[int]] = []
+    most = 0
+
+    while not simulation.is_done:
+        simulation.schedule()
+        decoding = {each.sequence.ordinal for each in simulation.scheduler.batch if each.samples}
+        assert not any(decoding & other for other in in_flight)
+        in_flight.append(decoding)
+        simulation.apply_outputs()
+        in_flight = in_flight[-simulation.scheduler.batches_in_flight() :] if len(in_flight) > 2 else in_flight
+        most = max(most, len([batch for batch in in_flight if batch]))
+
+    assert most == 2  # beside the one that is scheduled next: three are under way
+    assert all(sequence.num_tokens == sequence.num_prompt + sequence.max_tokens for sequence in simulation.sequences)
+    assert simulation.scheduler.pool.num_free == config.num_usable_blocks
 
 
 # -- the dry run ------------------------------------------------------------------------------------------------------
@@ -131,6 +181,23 @@ def test_the_knee_is_where_throughput_stops_rising() -> None:
     assert "from 4 to 8 users" in found.reason
 
 
+def test_a_limit_of_sequences_is_told_from_a_full_pool() -> None:
+    full = knee_of([load(8, 50), load(16, 100, mean_running=12.0, mean_waiting=4.0, max_num_seqs=256)])
+    limited = knee_of([load(8, 50), load(16, 100, mean_running=12.0, mean_waiting=4.0, max_num_seqs=12)])
+
+    assert full.reason.endswith("the pool holds no more.")
+    assert limited.reason.endswith("max_num_seqs lets no more run.")
+
+
+def test_a_stopped_sweep_ends_without_a_level_that_was_cut(present: Plan, model: ModelFacts) -> None:
+    asked = iter([False] * 3 + [True] * 100_000)
+
+    levels = list(sweep_levels(present, model, demand(), 64, should_stop=lambda: next(asked)))
+
+    assert not any(level.load.is_cut for level in levels)
+    assert len(levels) < 12
+
+
 def test_the_knee_is_before_the_first_preemption_that_is_too_many() -> None:
     levels = [load(1, 50), load(2, 100), load(4, 200, num_preemptions=3), load(8, 400)]
 
@@ -146,20 +213,6 @@ def test_without_a_knee_the_end_of_the_sweep_is_named() -> None:
     found = knee_of([load(1, 50), load(2, 100)])
 
     assert (found.users, found.is_open) == (2, True)
-
-
-def test_the_smallest_batch_that_is_as_fast_is_recommended() -> None:
-    trials = [
-        BatchTrial(max_num_batched_tokens=2048, num_blocks=9, pool_tokens=144, load=load(4, 90).load),
-        BatchTrial(max_num_batched_tokens=4096, num_blocks=9, pool_tokens=144, load=load(4, 99).load),
-        BatchTrial(max_num_batched_tokens=8192, num_blocks=9, pool_tokens=144, load=load(4, 100).load),
-        BatchTrial(max_num_batched_tokens=16384, num_blocks=0, pool_tokens=0, load=None, refusal="no room"),
-    ]
-
-    found = recommend(knee_of([load(4, 100)]), trials)
-
-    assert [(each.flag, each.value) for each in found] == [("max_num_seqs", 4), ("max_num_batched_tokens", 4096)]
-    assert all(each.reason.endswith(".") for each in found)
 
 
 def test_a_real_sweep_finds_its_knee_and_tries_batches(present: Plan, model: ModelFacts) -> None:
