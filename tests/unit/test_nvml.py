@@ -62,6 +62,12 @@ class FakeNvml:
     def nvmlDeviceGetMemoryInfo(self, _handle: int, version: int | None = None) -> SimpleNamespace:
         return SimpleNamespace(total=140 * GIB, used=2 * GIB, free=138 * GIB, reserved=GIB if version else None)
 
+    def nvmlDeviceGetEnforcedPowerLimit(self, _handle: int) -> int:
+        return 575_500
+
+    def nvmlDeviceGetPowerManagementLimit(self, _handle: int) -> int:
+        return 600_000
+
     def nvmlDeviceGetCudaComputeCapability(self, _handle: int) -> tuple[int, int]:
         return (9, 0)
 
@@ -157,3 +163,17 @@ def test_real_library_answers_at_once_with_a_state():
     assert state.kind in {"ok", "driver_absent", "no_devices"}
     assert bool(state.gpus) == (state.kind == "ok")
     assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("failing", "watts"),
+    [
+        ({}, 576),  # the limit in force, rounded up
+        ({"nvmlDeviceGetEnforcedPowerLimit": 3}, 600),
+        ({"nvmlDeviceGetEnforcedPowerLimit": 3, "nvmlDeviceGetPowerManagementLimit": 3}, None),
+    ],
+)
+def test_the_power_limit_in_force_is_read_where_the_driver_tells(failing: dict[str, int], watts: int | None):
+    (gpu,) = detect(lambda: FakeNvml(**failing)).gpus
+
+    assert gpu.power_limit_watts == watts
