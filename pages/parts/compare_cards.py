@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any
+from functools import partial
 
 import pandas as pd
 import streamlit as st
 
-from pages.parts import compare_demand, compare_state, problems, report_compare, state, words
+from pages.parts import (
+    compare_demand,
+    compare_prices,
+    compare_progress,
+    compare_state,
+    problems,
+    report_compare,
+    state,
+    words,
+)
+from pages.parts.compare_dry import latency_words
+from pages.parts.compare_job import CompareJob
+from pages.parts.compare_prices import Bill
 from pages.parts.compare_request import CompareInput
 from pages.parts.compare_state import key
 from pages.parts.language import mark, t
@@ -20,7 +31,6 @@ from planner.facts import PlanError
 from planner.fewest_cards import Candidate, Search, fewest_cards, splits_up_to
 from planner.gpu_catalog import find_gpu, gpu_names
 from planner.matrix import Split
-from planner.prices import HOURS_A_MONTH, PriceTable, read_currency, read_prices
 
 STATES = {
     "does_not_start": mark("does not start"),
@@ -38,6 +48,7 @@ class CardAnswer:
 
     card: str
     candidates: tuple[Candidate, ...]
+    is_whole: bool = True  # False: stopped before all was tried
 
     @property
     def best(self) -> Candidate | None:
@@ -117,18 +128,15 @@ def _subject(model_id: str, asked: CompareInput) -> str:
 
 def _answer(asked: CompareInput, answered: state.Answer, demand: Demand) -> None:
     question = (answered.digest, answered.request, demand, asked.search_cards, asked.most_cards)
-    found: tuple[CardAnswer, ...] | None = compare_state.held_run("cards", question)
+    work = partial(_search, answered, demand, asked.search_cards, asked.most_cards)
+    job = compare_state.job_of("cards", question, work)
+    found: tuple[CardAnswer, ...] | None = compare_progress.result_of("cards", job, _so_far)
     if found is None:
-        try:
-            found = _search(asked, answered, demand)
-        except PlanError as error:
-            st.error(words.plain(said(error.text)), icon=":material/error:")
-            return
-        compare_state.hold_run("cards", question, found)
-    prices = _prices(asked.search_cards)
-    _report(asked, answered.request.model_id, found, prices)
+        return
+    bill = compare_prices.form(asked.search_cards)
+    _report(asked, answered.request.model_id, found, bill)
     for place, card in enumerate(sorted(found, key=_order)):
-        _card(place, card, prices)
+        _card(place, card, bill)
     _how(found)
 
 
@@ -136,19 +144,37 @@ def _order(found: CardAnswer) -> tuple[int, str]:
     return (found.best.split.num_cards if found.best is not None else 10**6, found.card)
 
 
-def _search(asked: CompareInput, answered: state.Answer, demand: Demand) -> tuple[CardAnswer, ...]:
-    """The answer of each card, with a bar that names what is being tried."""
-    bar, total, found = st.empty(), len(asked.search_cards), []
-    for place, card in enumerate(asked.search_cards):
-        candidates = []
-        bar.progress(place / total, text=words.plain(card))
-        search = Search(gpu=find_gpu(card), most_cards=asked.most_cards)
+def _search(
+    answered: state.Answer,
+    demand: Demand,
+    cards: Sequence[str],
+    most_cards: int,
+    job: CompareJob[tuple[CardAnswer, ...]],
+) -> tuple[CardAnswer, ...]:
+    """The answer of each card in turn; those that were reached when it is stopped."""
+    found: list[CardAnswer] = []
+    num_splits = len(splits_up_to(most_cards))
+    for place, card in enumerate(cards):
+        candidates: list[Candidate] = []
+        search = Search(gpu=find_gpu(card), most_cards=most_cards, should_stop=job.should_stop)
+        job.note(place / len(cards), card, tuple(found))
         for candidate in fewest_cards(answered.request, answered.model, demand, search):
             candidates.append(candidate)
-            bar.progress(place / total, text=words.plain(f"{card}: {split_words(candidate.split)}"))
-        found.append(CardAnswer(card=card, candidates=tuple(candidates)))
-    bar.empty()
+            done = (place + min(len(candidates) / num_splits, 1.0)) / len(cards)
+            job.note(done, f"{card}: {split_words(candidate.split)}", tuple(found))
+        found.append(CardAnswer(card=card, candidates=tuple(candidates), is_whole=not job.should_stop()))
+        if job.should_stop():
+            break
     return tuple(found)
+
+
+def _so_far(found: tuple[CardAnswer, ...]) -> None:
+    """The cards that are done, while others are tried."""
+    for answer in found:
+        best = answer.best
+        sign = ":red[:material/cancel:]" if best is None else ":green[:material/check_circle:]"
+        told = t("nothing up to that many cards holds") if best is None else split_words(best.split)
+        st.markdown(f"{sign} **{words.plain(answer.card)}** · {told}")
 
 
 def split_words(split: Split) -> str:
@@ -157,82 +183,15 @@ def split_words(split: Split) -> str:
     return f"TP {tp} · PP {pp} · DP {dp}"
 
 
-# -- prices -----------------------------------------------------------------------------------------------------------
-
-
-def _prices(cards: Sequence[str]) -> PriceTable | None:
-    """The user's own prices, from a table that starts empty; None where what stands there cannot be read."""
-    with st.expander(t("Prices and power, your own figures"), icon=":material/payments:", key=key("group_prices")):
-        currency = st.text_input(t("Currency"), key=key("currency"), max_chars=40, persist_state="session")
-        problem = None
-        try:
-            read_currency(currency or "")
-        except PlanError as error:
-            problem = error
-        problems.say(problem, "currency")
-        edited = st.data_editor(
-            _price_frame(cards), key=key("price_table"), column_config=_price_columns(), num_rows="fixed"
-        ).reset_index()
-        st.caption(t("No price is known here but those you give; the power limit is the card's own, in watts."))
-        rows: list[Mapping[str, Any]] = [{str(k): v for k, v in row.items()} for row in edited.to_dict("records")]
-        compare_state.hold_price_rows(rows)
-        try:
-            prices = read_prices(currency or "", rows)
-        except PlanError as error:
-            problems.say(error, "per_hour", "power_limit_watts")
-            return None
-    return prices
-
-
-def _price_frame(cards: Sequence[str]) -> pd.DataFrame:
-    """What was typed for `cards` before. Each row goes by its card's name: by its place, a price would pass to another card."""
-    rows = pd.DataFrame(compare_state.price_rows(cards), columns=["card", "per_hour", "power_limit_watts"])
-    return rows.set_index("card").astype("float64")
-
-
-def _price_columns() -> dict[Any, Any]:
-    return {
-        "card": st.column_config.TextColumn(t("Card"), width="medium"),
-        "per_hour": st.column_config.NumberColumn(t("Price of an hour")),
-        "power_limit_watts": st.column_config.NumberColumn(t("Power limit, W")),
-    }
-
-
-def cost_words(prices: PriceTable | None, card: str, num_cards: int) -> str:
-    """What the cards cost an hour and a month, or that no price was given."""
-    cost = None if prices is None else prices.cost_per_hour(card, num_cards)
-    if cost is None or prices is None:
-        return t("no price given")
-    month = cost * HOURS_A_MONTH
-    return t(
-        "{hour} {currency} an hour, {month} a month",
-        hour=_money(cost),
-        currency=prices.currency,
-        month=_money(month),
-    )
-
-
-def _money(amount: Decimal) -> str:
-    return f"{amount:,.2f}"
-
-
-def power_words(prices: PriceTable | None, card: str, num_cards: int) -> str:
-    """The most that the cards draw, or that it is not known."""
-    watts = None if prices is None else prices.watts(card, num_cards)
-    return t("power not known") if watts is None else f"{watts:,} W"
-
-
 # -- drawing ----------------------------------------------------------------------------------------------------------
 
 
-def _card(place: int, found: CardAnswer, prices: PriceTable | None) -> None:
+def _card(place: int, found: CardAnswer, bill: Bill) -> None:
     best = found.best
     with st.container(border=True):
         if best is None:
             last = found.candidates[-1] if found.candidates else None
-            st.markdown(
-                f":red[:material/cancel:] **{words.plain(found.card)}** · {t('nothing up to that many cards holds')}"
-            )
+            st.markdown(f":red[:material/cancel:] **{words.plain(found.card)}** · {_nothing(found)}")
             if last is not None:
                 st.caption(words.plain(said(last.reason)))
             return
@@ -244,9 +203,8 @@ def _card(place: int, found: CardAnswer, prices: PriceTable | None) -> None:
             st.markdown(f"{sign} **{words.plain(head)}** · {split_words(best.split)}")
             st.caption(words.plain(said(best.reason)))
         with right:
-            st.markdown(
-                words.plain(f"{cost_words(prices, found.card, number)} · {power_words(prices, found.card, number)}")
-            )
+            st.markdown(words.plain(f"{bill.cost(found.card, number)} · {bill.power(found.card, number)}"))
+            st.caption(words.plain(bill.power_note(found.card)))
             st.button(
                 t("Open in Plan"),
                 key=key(f"open_card_{place}"),
@@ -254,6 +212,14 @@ def _card(place: int, found: CardAnswer, prices: PriceTable | None) -> None:
                 on_click=compare_state.open_in_plan,
                 args=(best.request,),
             )
+
+
+def _nothing(found: CardAnswer) -> str:
+    return t("nothing up to that many cards holds") if found.is_whole else t("stopped before it was tried to the end")
+
+
+def _full_power(bill: Bill, card: str, number: int) -> str:
+    return " – ".join(part for part in (bill.power(card, number), bill.power_note(card)) if part)
 
 
 def candidate_rows(found: Sequence[CardAnswer]) -> pd.DataFrame:
@@ -268,6 +234,8 @@ def candidate_rows(found: Sequence[CardAnswer]) -> pd.DataFrame:
                 t("At once, each copy"): f"{candidate.users_per_copy:,.0f}",
                 t("Blocks needed"): words.count(candidate.needed_blocks),
                 t("Blocks there"): words.count(candidate.num_blocks),
+                t("First token, p50 / p99"): latency_words(candidate.load, "first_token"),
+                t("Between tokens, p50 / p99"): latency_words(candidate.load, "between_tokens"),
                 t("Why"): words.plain(said(candidate.reason)),
             }
             for answer in found
@@ -276,21 +244,21 @@ def candidate_rows(found: Sequence[CardAnswer]) -> pd.DataFrame:
     )
 
 
-def _report(asked: CompareInput, model_id: str, found: Sequence[CardAnswer], prices: PriceTable | None) -> None:
-    rows = [_report_row(answer, prices) for answer in sorted(found, key=_order)]
+def _report(asked: CompareInput, model_id: str, found: Sequence[CardAnswer], bill: Bill) -> None:
+    rows = [_report_row(answer, bill) for answer in sorted(found, key=_order)]
     report_compare.cards(_subject(model_id, asked), rows, candidate_rows(found).to_dict("records"))
 
 
-def _report_row(found: CardAnswer, prices: PriceTable | None) -> dict[str, str]:
+def _report_row(found: CardAnswer, bill: Bill) -> dict[str, str]:
     best = found.best
     last = best or (found.candidates[-1] if found.candidates else None)
     number = 0 if best is None else best.split.num_cards
     return {
         t("Card"): found.card,
-        t("Cards"): t("nothing up to that many cards holds") if best is None else words.count(number),
+        t("Cards"): _nothing(found) if best is None else words.count(number),
         t("Split"): "–" if best is None else split_words(best.split),
-        t("Cost"): "–" if best is None else cost_words(prices, found.card, number),
-        t("Power"): "–" if best is None else power_words(prices, found.card, number),
+        t("Cost"): "–" if best is None else bill.cost(found.card, number),
+        t("Power"): "–" if best is None else _full_power(bill, found.card, number),
         t("Why"): "" if last is None else said(last.reason),
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import plotly.graph_objects as go  # type: ignore[import-untyped]  # plotly ships no types
@@ -11,9 +11,17 @@ from pages.parts import words
 from pages.parts.language import t
 from pages.parts.said import said
 from planner.dry_run import Knee, Level
+from planner.latency import Percentiles
 
 _INK = "#75818c"
 _TICKS = tuple(2**power for power in range(13))
+
+
+def wait_words(seconds: float) -> str:
+    """A wait with three digits: "23.4 ms", "1.85 s"."""
+    if seconds >= 1:
+        return f"{words.three_digits(seconds)} s"
+    return f"{words.three_digits(1000 * seconds)} ms"
 
 
 def throughput(levels: Sequence[Level], knee_users: int | None) -> go.Figure:
@@ -48,6 +56,44 @@ def pool(levels: Sequence[Level], knee_users: int | None) -> go.Figure:
     figure.update_yaxes(title=t("Percent"), range=[0, 104], fixedrange=True, automargin=True)
     figure.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0})
     return _finished(figure, users, knee_users)
+
+
+def first_token(levels: Sequence[Level], knee_users: int | None) -> go.Figure:
+    """The time to the first token against users, p50 and p99."""
+    return _waits([(level.users, level.load.latency.first_token) for level in levels], knee_users)
+
+
+def between_tokens(levels: Sequence[Level], knee_users: int | None) -> go.Figure:
+    """The time between tokens against users, p50 and p99."""
+    return _waits([(level.users, level.load.latency.between_tokens) for level in levels], knee_users)
+
+
+def _waits(seen: Sequence[tuple[int, Percentiles]], knee_users: int | None) -> go.Figure:
+    users = np.array([each for each, _ in seen])
+    lines = (
+        ("p99", [1000 * waits.p99_seconds for _, waits in seen], "dot"),
+        ("p50", [1000 * waits.p50_seconds for _, waits in seen], "solid"),
+    )
+    figure = go.Figure(
+        [
+            go.Scatter(
+                x=users, y=np.array(values), name=name, mode="lines+markers", line={"width": 2.5, "dash": dash},
+                hovertemplate=f"{name}: %{{y:,.3g}} ms<extra></extra>",
+            )
+            for name, values, dash in lines
+        ]
+    )  # fmt: skip
+    figure.update_yaxes(title="ms", type="log", dtick=1, fixedrange=True, automargin=True)
+    figure.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0})
+    return _finished(figure, users, knee_users)
+
+
+FIGURES: Mapping[str, Callable[[Sequence[Level], int | None], go.Figure]] = {
+    "throughput": throughput,
+    "pool": pool,
+    "first_token": first_token,
+    "between_tokens": between_tokens,
+}
 
 
 def _finished(figure: go.Figure, users: np.ndarray, knee_users: int | None) -> go.Figure:
@@ -88,4 +134,28 @@ def pool_alt(levels: Sequence[Level]) -> str:
         mean=f"{100 * last.load.mean_used_fraction:.0f} %",
         peak=f"{100 * last.load.peak_used_fraction:.0f} %",
         waiting=f"{last.load.mean_waiting:.1f}",
+    )
+
+
+def first_token_alt(levels: Sequence[Level]) -> str:
+    """What the curves of the first token show."""
+    first, last = levels[0].load.latency.first_token, levels[-1].load.latency.first_token
+    return t(
+        "The p99 to the first token goes from {least} with {few} users to {most} with {many}.",
+        least=wait_words(first.p99_seconds),
+        few=words.count(levels[0].users),
+        most=wait_words(last.p99_seconds),
+        many=words.count(levels[-1].users),
+    )
+
+
+def between_tokens_alt(levels: Sequence[Level]) -> str:
+    """What the curves of the time between tokens show."""
+    first, last = levels[0].load.latency.between_tokens, levels[-1].load.latency.between_tokens
+    return t(
+        "The p99 between tokens goes from {least} with {few} users to {most} with {many}.",
+        least=wait_words(first.p99_seconds),
+        few=words.count(levels[0].users),
+        most=wait_words(last.p99_seconds),
+        many=words.count(levels[-1].users),
     )

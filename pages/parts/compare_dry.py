@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pandas as pd
 import streamlit as st
 
-from pages.parts import compare_charts, compare_demand, compare_state, problems, report_compare, state, words
+from pages.parts import (
+    compare_charts,
+    compare_demand,
+    compare_progress,
+    compare_state,
+    problems,
+    report_compare,
+    state,
+    words,
+)
+from pages.parts.compare_job import CompareJob
 from pages.parts.compare_request import USERS, CompareInput
 from pages.parts.compare_state import key
 from pages.parts.language import t
 from pages.parts.said import said, sentence
+from planner.answer import Plan
 from planner.demand import Demand
-from planner.dry_run import (
-    BatchTrial,
-    Knee,
-    Level,
-    Recommendation,
-    knee_of,
-    levels_up_to,
-    recommend,
-    sweep_levels,
-    try_batches,
-)
+from planner.dry_advice import Recommendation, recommend
+from planner.dry_run import BATCHES, BatchTrial, Knee, Level, knee_of, levels_up_to, sweep_levels, try_batches
 from planner.facts import PlanError
+from planner.inventory import ModelFacts
+from planner.latency import Percentiles
+from planner.served_load import ServedLoad, resolved_integer
 
 _QUIET_CHART = {"displayModeBar": False, "scrollZoom": False}
 
@@ -33,10 +39,10 @@ _QUIET_CHART = {"displayModeBar": False, "scrollZoom": False}
 class DryRun:
     """All of a dry run: the levels, the knee, the batch sizes tried, what is recommended."""
 
-    levels: tuple[Level, ...]
-    knee: Knee
-    trials: tuple[BatchTrial, ...]
-    recommendations: tuple[Recommendation, ...]
+    levels: tuple[Level, ...] = ()
+    knee: Knee | None = None  # None before the sweep is over
+    trials: tuple[BatchTrial, ...] = ()
+    recommendations: tuple[Recommendation, ...] = ()
 
 
 def view(asked: CompareInput) -> None:
@@ -74,58 +80,63 @@ def view(asked: CompareInput) -> None:
 
 def _run(asked: CompareInput, answered: state.Answer, demand: Demand) -> None:
     question = (answered.digest, answered.request, demand, asked.most_users)
-    found: DryRun | None = compare_state.held_run("dry", question)
+    work = partial(_made, answered.plan, answered.model, demand, asked.most_users)
+    found: DryRun | None = compare_progress.result_of("dry", compare_state.job_of("dry", question, work), _so_far)
     if found is None:
-        try:
-            found = _made(asked, answered, demand)
-        except PlanError as error:
-            st.error(words.plain(said(error.text)), icon=":material/error:")
-            return
-        compare_state.hold_run("dry", question, found)
+        return
+    if found.knee is None:
+        st.info(t("Nothing was simulated before it was stopped."), icon=":material/info:")
+        return
     levels, batches = level_rows(found.levels, found.knee), batch_rows(found.trials)
     tables = (levels.to_dict("records"), batches.to_dict("records"))
     report_compare.dry(answered.plan, found.levels, found.knee, found.recommendations, tables)
-    _draw(found)
+    _draw(found, found.knee)
 
 
-def _made(asked: CompareInput, answered: state.Answer, demand: Demand) -> DryRun:
-    """The run, with its curves drawn as the levels come."""
-    bar, chart = st.empty(), st.empty()
-    total, levels = len(levels_up_to(asked.most_users)), []
-    for level in sweep_levels(answered.plan, answered.model, demand, asked.most_users):
+def _made(present: Plan, model: ModelFacts, demand: Demand, most_users: int, job: CompareJob[DryRun]) -> DryRun:
+    """The run, level by level, then the sizes of a batch at the knee; what there is when it is stopped."""
+    numbers, levels = levels_up_to(most_users), list[Level]()
+    for level in sweep_levels(present, model, demand, most_users, should_stop=job.should_stop):
         levels.append(level)
-        bar.progress(len(levels) / (total + 1), text=t("{users} users", users=words.count(level.users)))
-        chart.plotly_chart(compare_charts.throughput(levels, None), config=_QUIET_CHART, alt=t("Throughput so far"))
+        fraction = 0.8 * len(levels) / len(numbers)
+        job.note(fraction, f"{level.users:,} / {most_users:,}", DryRun(levels=tuple(levels)))
+    if not levels:
+        return DryRun()
     knee = knee_of(levels, most_preempted_fraction=demand.most_preempted_fraction)
-    bar.progress(total / (total + 1), text=t("Trying sizes of a batch"))
-    trials = tuple(try_batches(answered.request, answered.model, demand, knee.users))
-    bar.empty()
-    chart.empty()
-    return DryRun(levels=tuple(levels), knee=knee, trials=trials, recommendations=recommend(knee, trials))
+    trials: list[BatchTrial] = []
+    if not job.should_stop():
+        for trial in try_batches(present.request, model, demand, knee.users, should_stop=job.should_stop):
+            trials.append(trial)
+            fraction = 0.8 + 0.2 * len(trials) / (len(BATCHES) + 1)
+            job.note(fraction, f"--max-num-batched-tokens {trial.max_num_batched_tokens}", DryRun(levels=tuple(levels)))
+    whole = trials if not job.should_stop() else []  # some sizes alone recommend nothing
+    advice = recommend(
+        knee,
+        whole,
+        max_num_seqs=resolved_integer(present, "max_num_seqs"),
+        most_preempted_fraction=demand.most_preempted_fraction,
+    )
+    return DryRun(levels=tuple(levels), knee=knee, trials=tuple(whole), recommendations=advice)
 
 
-def _draw(found: DryRun) -> None:
-    knee = found.knee
+def _so_far(found: DryRun) -> None:
+    """The curve as the levels come."""
+    if found.levels:
+        figure = compare_charts.throughput(found.levels, None)
+        st.plotly_chart(figure, key=key("dry_so_far"), config=_QUIET_CHART, alt=t("Throughput so far"))
+
+
+def _draw(found: DryRun, knee: Knee) -> None:
     title = t("No knee yet:") if knee.is_open else t("The knee is at {users} users:", users=words.count(knee.users))
     st.markdown(f":material/flag: **{title}** {words.plain(said(knee.reason))}")
     for advice in found.recommendations:
         with st.container(border=True):
-            st.markdown(f"`{words.flag_name(advice.flag)} {advice.value}`")
+            kept = f" · {t('keep it')}" if advice.is_kept else ""
+            st.markdown(f"`{words.flag_name(advice.flag)} {advice.value}`{kept}")
             st.caption(words.plain(sentence(advice.reason)))
-    left, right = st.columns(2, gap="medium")
-    with left:
-        st.markdown(f"**{t('Tokens a second, all users together')}**")
-        figure = compare_charts.throughput(found.levels, knee.users)
-        st.plotly_chart(
-            figure,
-            key=key("dry_throughput"),
-            config=_QUIET_CHART,
-            alt=compare_charts.throughput_alt(found.levels, knee),
-        )
-    with right:
-        st.markdown(f"**{t('Pool used and users that wait')}**")
-        figure = compare_charts.pool(found.levels, knee.users)
-        st.plotly_chart(figure, key=key("dry_pool"), config=_QUIET_CHART, alt=compare_charts.pool_alt(found.levels))
+            if advice.trade:
+                st.caption(f":material/swap_horiz: {words.plain(sentence(advice.trade))}")
+    _charts(found, knee)
     st.dataframe(level_rows(found.levels, knee), hide_index=True, height="content", alt=t("Each level of the sweep"))
     st.caption(
         t(
@@ -133,8 +144,42 @@ def _draw(found: DryRun) -> None:
             "roofline of the card's bandwidth and speed, not a measurement."
         )
     )
+    st.caption(
+        t(
+            "First token: from sending a request, so with its time in the queue and all of its prefill. Between tokens: over "
+            "all tokens after the first, preemptions with them. Network and tokenisation are not counted."
+        )
+    )
     with st.expander(t("Sizes of a batch that were tried"), icon=":material/table:", key=key("dry_batches")):
         st.dataframe(batch_rows(found.trials), hide_index=True, height="content", alt=t("Each size of a batch"))
+
+
+def _charts(found: DryRun, knee: Knee) -> None:
+    left, right = st.columns(2, gap="medium")
+    drawn = (
+        (
+            left,
+            t("Tokens a second, all users together"),
+            "throughput",
+            compare_charts.throughput_alt(found.levels, knee),
+        ),
+        (right, t("Pool used and users that wait"), "pool", compare_charts.pool_alt(found.levels)),
+        (left, t("Time to the first token"), "first_token", compare_charts.first_token_alt(found.levels)),
+        (right, t("Time between tokens"), "between_tokens", compare_charts.between_tokens_alt(found.levels)),
+    )
+    for column, title, name, alt in drawn:
+        with column:
+            st.markdown(f"**{title}**")
+            figure = compare_charts.FIGURES[name](found.levels, knee.users)
+            st.plotly_chart(figure, key=key(f"dry_{name}"), config=_QUIET_CHART, alt=alt)
+
+
+def latency_words(load: ServedLoad | None, name: str) -> str:
+    """The p50 and p99 of a wait of `load`: "first_token" or "between_tokens"."""
+    found: Percentiles | None = None if load is None else getattr(load.latency, name)
+    if found is None or not found.num_samples:
+        return "–"
+    return f"{compare_charts.wait_words(found.p50_seconds)} / {compare_charts.wait_words(found.p99_seconds)}"
 
 
 def level_rows(levels: tuple[Level, ...], knee: Knee) -> pd.DataFrame:
@@ -152,6 +197,8 @@ def level_rows(levels: tuple[Level, ...], knee: Knee) -> pd.DataFrame:
                 t(
                     "Step, mean / longest"
                 ): f"{1000 * level.load.mean_step_seconds:.1f} / {1000 * level.load.longest_step_seconds:.0f} ms",
+                t("First token, p50 / p99"): latency_words(level.load, "first_token"),
+                t("Between tokens, p50 / p99"): latency_words(level.load, "between_tokens"),
                 t("Tokens a second"): f"{level.load.output_tokens_per_second:,.0f}",
             }
             for level in levels
@@ -164,10 +211,12 @@ def batch_rows(trials: tuple[BatchTrial, ...]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "--max-num-batched-tokens": words.count(trial.max_num_batched_tokens),
+                "--max-num-batched-tokens": f"{words.count(trial.max_num_batched_tokens)}{' ●' if trial.is_present else ''}",
                 t("Pool, tokens"): words.count(trial.pool_tokens),
                 t("Preemptions"): "–" if trial.load is None else words.count(trial.load.num_preemptions),
                 t("Longest step"): "–" if trial.load is None else f"{1000 * trial.load.longest_step_seconds:.0f} ms",
+                t("First token, p50 / p99"): latency_words(trial.load, "first_token"),
+                t("Between tokens, p50 / p99"): latency_words(trial.load, "between_tokens"),
                 t("Tokens a second"): "–" if trial.load is None else f"{trial.load.output_tokens_per_second:,.0f}",
                 t("Why not"): words.plain(said(trial.refusal)) or "–",
             }

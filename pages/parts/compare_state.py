@@ -6,7 +6,7 @@ Widgets are keyed `compare_<field>`; the fields are those of `CompareInput`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ import streamlit as st
 
 from pages.parts import compare_request, state
 from pages.parts.compare_cells import FitTable
+from pages.parts.compare_job import CompareJob
 from pages.parts.compare_request import FIRST, CompareInput
 from pages.parts.page_state import PageState
 from pages.parts.state import LoadedModel
@@ -206,12 +207,27 @@ def hold_price_rows(rows: Sequence[Mapping[str, Any]]) -> None:
 # -- runs -------------------------------------------------------------------------------------------------------------
 
 
-def held_run(name: str, asked: object) -> Any:  # the run's own type
-    """What a run called `name` came to, when it was made for `asked`."""
-    held = value(f"run_{name}")
-    return held[1] if held is not None and held[0] == asked else None
+def job_of(name: str, question: object, work: Callable[[CompareJob[Any]], Any]) -> CompareJob[Any]:
+    """The run called `name` of what is asked; another one of that name that is still under way ends."""
+    held: tuple[object, CompareJob[Any]] | None = value(f"job_{name}")
+    if held is not None and held[0] == question:
+        return held[1]
+    if held is not None:
+        held[1].stop()
+    job = CompareJob(work)
+    keep(f"job_{name}", (question, job))
+    return job
 
 
-def hold_run(name: str, asked: object, result: object) -> None:
-    """Keep what a run came to."""
-    keep(f"run_{name}", (asked, result))
+def forget_job(name: str) -> None:
+    """Callback: let the run called `name` be made anew."""
+    keep(f"job_{name}", None)
+
+
+# -- this machine's cards ---------------------------------------------------------------------------------------------
+
+
+def enforced_watts(card: str) -> int | None:
+    """The power limit that this machine's driver holds its `card` to; None where it was not asked, or has another card."""
+    held: tuple[str, int] | None = state.value("detected_power")
+    return held[1] if held is not None and held[0] == card else None

@@ -14,7 +14,8 @@ from pages.parts.report_figures import chart
 from pages.parts.report_sections import Cell, Heading, Number, Section, Table, Text, Verdict, from_markdown, table
 from pages.parts.said import said, sentence
 from planner.answer import Plan
-from planner.dry_run import Knee, Level, Recommendation
+from planner.dry_advice import Recommendation
+from planner.dry_run import Knee, Level
 from planner.scenarios import Scenario
 
 Rows = Sequence[dict[Any, Any]]  # of a page's data frame
@@ -97,11 +98,19 @@ def dry(
     report_button("dry-run", about, partial(_dry, levels, knee, advice, tables))
 
 
+def _value(advice: Recommendation) -> str:
+    return f"{advice.value} ({t('keep it')})" if advice.is_kept else str(advice.value)
+
+
+def _why(advice: Recommendation) -> str:
+    return " ".join(sentence(text) for text in (advice.reason, advice.trade) if text)
+
+
 def _dry(
     levels: Sequence[Level], knee: Knee, advice: Sequence[Recommendation], tables: tuple[Rows, Rows]
 ) -> Sequence[Section]:
     title = t("No knee yet:") if knee.is_open else t("The knee is at {users} users:", users=words.count(knee.users))
-    flags = tuple((words.flag_name(each.flag), str(each.value), sentence(each.reason)) for each in advice)
+    flags = tuple((words.flag_name(each.flag), _value(each), _why(each)) for each in advice)
     return (
         Verdict(text=title.rstrip(":："), reason=sentence(knee.reason)),
         Table(title=t("What to set"), columns=(t("Flag"), t("Value"), t("Why")), rows=flags),
@@ -115,6 +124,18 @@ def _dry(
             t("Pool used and users that wait"),
             compare_charts.pool(levels, knee.users),
             compare_charts.pool_alt(levels),
+            needs_numbers=False,
+        ),
+        chart(
+            t("Time to the first token"),
+            compare_charts.first_token(levels, knee.users),
+            compare_charts.first_token_alt(levels),
+            needs_numbers=False,
+        ),
+        chart(
+            t("Time between tokens"),
+            compare_charts.between_tokens(levels, knee.users),
+            compare_charts.between_tokens_alt(levels),
             needs_numbers=False,
         ),
         table(t("Each level of the sweep"), tables[0]),

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from live import monitor
+from live import monitor, nvml
+from pages.parts import card_input, compare_progress
 from planner.budget import plan
 from planner.model_catalog import catalogue_documents
 from planner.planning import facts_for
@@ -56,6 +57,14 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             time.sleep(0.05)
         yield server.url
     monitor.stop_process_monitor()
+
+
+def finished(app: AppTest) -> AppTest:
+    """The page when its run under way is done."""
+    deadline = time.monotonic() + 90
+    while any(str(button.key).startswith("compare_stop") for button in app.button) and time.monotonic() < deadline:
+        app.run()
+    return app
 
 
 def said(app: AppTest) -> str:
@@ -292,21 +301,69 @@ def test_a_source_that_gives_no_scenario_says_why(open_page, field: str, text: s
 
 
 def test_the_fewest_cards_are_found_and_cost_what_the_reader_says(open_page) -> None:
-    app = open_page(fit="view!cards~users!24~search_cards!L40S|H100 80GB SXM~most_cards!2")
+    app = finished(open_page(fit="view!cards~users!24~search_cards!L40S|A10G~most_cards!2"))
 
     assert not app.exception
     assert "1 × L40S" in said(app)
     assert "no price given" in said(app)
-    assert "power not known" in said(app)
+    assert "at most 350 W, 0.35 kWh an hour" in said(app)
+    assert "350 W a card, the maker's maximum board power" in said(app)
+    assert "power not known: type it" in said(app)
 
     type_price(app).run()
+    app.text_input(key="compare_per_kilowatt_hour").set_value("0.4").run()
     assert "0.50 USD an hour, 365.00 a month" in said(app)
-    assert "350 W" in said(app)
+    assert "at most 300 W, 0.3 kWh an hour for 0.12 USD" in said(app)
+    assert "300 W a card, as you gave" in said(app)
+
+
+def test_the_limit_that_this_machines_driver_enforces_goes_before_the_makers(open_page, monkeypatch) -> None:
+    found = nvml.DetectedGpu(
+        index=0, name="NVIDIA L40S", total_bytes=46068 * 2**20, used_bytes=0, free_bytes=46068 * 2**20, reserved_bytes=None,
+        compute_capability=(8, 9), is_mig_enabled=False, processes=(), power_limit_watts=275,
+    )  # fmt: skip
+    monkeypatch.setattr(card_input, "detect", lambda: nvml.NvmlState(kind="ok", gpus=(found,)))
+    app = open_page(fit="view!cards~users!4~search_cards!L40S|H100 80GB SXM~most_cards!1")
+    app.switch_page("plan.py").run()
+    app.button(key="plan_detect").click().run()
+
+    finished(app.switch_page("compare.py").run())
+
+    assert not app.exception
+    assert "275 W a card, the limit that this machine's driver enforces" in said(app)
+    assert "700 W a card, the maker's maximum board power" in said(app)
+
+
+def test_a_long_search_shows_how_far_it_is_and_can_be_stopped(open_page, monkeypatch) -> None:
+    monkeypatch.setattr(compare_progress, "PATIENCE_SECONDS", 0.2)
+    cards = "T4|RTX A4000|L4|A10|GeForce RTX 4090|L40S|A100 80GB SXM"
+    app = open_page(fit=f"view!cards~users!400~search_cards!{cards}~most_cards!16")
+
+    app.button(key="compare_stop_cards").click().run()
+    finished(app)
+
+    assert not app.exception
+    assert "Stopped: what stands below was found until then." in said(app)
+    assert "stopped before it was tried to the end" in said(app)
+    assert app.button(key="compare_again_cards").label == "Start again"
+
+
+def test_a_long_dry_run_can_be_stopped_and_started_again(open_page, monkeypatch) -> None:
+    monkeypatch.setattr(compare_progress, "PATIENCE_SECONDS", 0.2)
+    app = open_page(fit="view!dry_run~most_users!2048")
+
+    app.button(key="compare_stop_dry").click().run()
+    finished(app)
+    assert "Stopped: what stands below was found until then." in said(app)
+
+    app.button(key="compare_again_dry").click().run()
+    assert app.button(key="compare_stop_dry").label == "Stop"
+    app.button(key="compare_stop_dry").click().run()
 
 
 def type_price(app: AppTest) -> AppTest:
     """The page with a price typed for the L40S before its table was drawn."""
-    app.session_state["compare_price_rows"] = {"L40S": {"per_hour": 0.5, "power_limit_watts": 350}}
+    app.session_state["compare_price_rows"] = {"L40S": {"per_hour": 0.5, "power_limit_watts": 300}}
     del app.session_state["compare_price_start"]
     return app
 
@@ -318,10 +375,10 @@ def price_table(app: AppTest) -> tuple[str, pd.DataFrame]:
 
 
 def test_a_price_stays_with_its_card_when_other_cards_are_tried(open_page) -> None:
-    app = open_page(fit="view!cards~users!4~search_cards!L40S|H100 80GB SXM~most_cards!1")
+    app = finished(open_page(fit="view!cards~users!4~search_cards!L40S|H100 80GB SXM~most_cards!1"))
     first, _ = price_table(type_price(app).run())
 
-    app.multiselect(key="compare_search_cards").set_value(["H100 80GB SXM", "L40S"]).run()
+    finished(app.multiselect(key="compare_search_cards").set_value(["H100 80GB SXM", "L40S"]).run())
 
     second, content = price_table(app)
     assert second != first  # what was typed by place is forgotten, what is held is shown
@@ -351,7 +408,7 @@ def test_an_absurd_load_is_said_at_its_field(open_page, text: str, sentence: str
 
 @pytest.mark.parametrize("currency", ["", "12", "<script>", "a very long name"])
 def test_an_unknown_currency_is_said_at_its_field(open_page, currency: str) -> None:
-    app = open_page(fit="view!cards~users!4~search_cards!H100 80GB SXM")
+    app = finished(open_page(fit="view!cards~users!4~search_cards!H100 80GB SXM"))
 
     app.text_input(key="compare_currency").set_value(currency).run()
 
@@ -360,7 +417,7 @@ def test_an_unknown_currency_is_said_at_its_field(open_page, currency: str) -> N
 
 
 def test_the_dry_run_marks_its_knee_and_recommends_two_flags(open_page) -> None:
-    app = open_page(fit="view!dry_run~most_users!16")
+    app = finished(open_page(fit="view!dry_run~most_users!16"))
 
     assert not app.exception
     assert "No knee yet: up to 16 users" in said(app).replace("**", "")
@@ -377,20 +434,20 @@ def test_a_sweep_that_cannot_be_made_is_said_at_its_field(open_page) -> None:
 
 
 def test_the_dry_run_shows_the_share_of_preemptions_that_ends_it(open_page) -> None:
-    app = open_page(fit="view!dry_run~most_users!4")
+    app = finished(open_page(fit="view!dry_run~most_users!4"))
 
     assert app.number_input(key="compare_most_preempted_percent").value == 1.0
     assert not app.exception
 
 
 def test_the_dry_runs_advice_is_a_sentence_of_its_own(open_page) -> None:
-    app = open_page(fit="view!dry_run~most_users!4")
+    app = finished(open_page(fit="view!dry_run~most_users!4"))
 
     assert any(note.value.startswith("Up to 4 users") for note in app.caption)
 
 
 def test_all_that_is_asked_of_the_cards_stands_above_the_answer(open_page) -> None:
-    app = open_page(fit="view!cards~users!4~search_cards!L40S~most_cards!1~prefix_tokens!256")
+    app = finished(open_page(fit="view!cards~users!4~search_cards!L40S~most_cards!1~prefix_tokens!256"))
 
     asked = app.main.caption[0].value
     assert "at most 1 % preempted" in asked
