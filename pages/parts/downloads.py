@@ -48,4 +48,4 @@ def file_stem(plan: Plan) -> str:
 
 def inert(cell: object) -> object:
     """`cell` with no power over a spreadsheet: a text that starts like a formula gets an apostrophe."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in {"=", "+", "-", "@"} else cell
+    return f"'{cell}" if isinstance(cell, str) and cell.lstrip()[:1] in {"=", "+", "-", "@"} else cell

@@ -26,6 +26,7 @@ from pages.parts.report_sections import (
     Text,
     Verdict,
     shown,
+    tame,
 )
 
 FORMAT = 1
@@ -105,9 +106,13 @@ def to_csv(report: Report) -> str:
                 for column, cell in zip(table.columns, row, strict=True):
                     exact = repr(cell.exact) if isinstance(cell, Number) else ""
                     writer.writerow(
-                        [inert(each) for each in (chapter, table.title, number, column, shown(cell))] + [exact]
+                        [inert(_tamed(each)) for each in (chapter, table.title, number, column, shown(cell))] + [exact]
                     )
     return text.getvalue()
+
+
+def _tamed(cell: object) -> object:
+    return tame(cell) if isinstance(cell, str) else cell
 
 
 def _tables(section: Section) -> list[Table]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 
 from pages.parts.language import t
 from pages.parts.report_chart import Chart
@@ -20,6 +19,7 @@ from pages.parts.report_sections import (
     Table,
     Text,
     Verdict,
+    escape,
     shown,
 )
 from pages.parts.report_style import STYLE

@@ -23,10 +23,11 @@ from pages.parts.report_sections import (
     Text,
     Verdict,
     shown,
+    tame,
 )
 
 _FENCE = re.compile(r"`{3,}")
-_NOT_IN_LINKS = "<>|`\\"
+_LINK_SIGNS = "%:/?#[]@!$&'()*+,;=~"
 _LINE_ENDS = re.compile(r"\s*\n\s*")
 
 
@@ -104,11 +105,12 @@ def _line(cells: tuple[str, ...] | list[str], *, is_plain: bool = True) -> str:
 
 def _plain(text: str) -> str:
     """Text on one line, shown and never interpreted."""
-    return words.plain(_LINE_ENDS.sub(" ", text)).replace("\\.", ".")
+    told = words.plain(_LINE_ENDS.sub(" ", tame(text)).strip())
+    return f"\\{told}" if told.startswith("- ") else told
 
 
 def _address(url: str) -> str:
     """A link of the dashboard's own; any other address is told and leads nowhere."""
     if not url.startswith(("http://", "https://")):
         return _plain(url)
-    return f"<{''.join(quote(sign) if sign in _NOT_IN_LINKS or sign.isspace() else sign for sign in url)}>"
+    return f"<{quote(url, safe=_LINK_SIGNS)}>"

@@ -5,6 +5,7 @@ Pure; knows no Streamlit. Files are made of it by `report_html`, `report_markdow
 
 from __future__ import annotations
 
+import html
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from pages.parts.report_chart import Chart
 Tone = Literal["good", "bad", "neutral"]
 Severity = Literal["info", "warning", "refusal"]
 _ESCAPED = re.compile(r"\\([\\`*_{}\[\]()<>#+!|~$:])")
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
 _LINK = re.compile(r"(?<!\\)\[((?:\\.|[^\[\]\\])+)\]\((https?://[^\s()]+)\)")
 _ICON = re.compile(r":[a-z]*\[?:material/[a-z_]+:\]?\s*")
@@ -160,8 +162,18 @@ def _cell(value: Any, write: Callable[[Any], str] | None) -> Cell:
     return Number(shown=write(value) if write else f"{value:,}", exact=value)
 
 
+def tame(text: str) -> str:
+    """`text` with a sign in place of each one that no reader sees but that a file or a line's direction obeys."""
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def shown(cell: Cell) -> str:
     """A cell as a reader sees it."""
     if cell is None:
         return "–"
     return cell.shown if isinstance(cell, Number) else cell
+
+
+def escape(text: str) -> str:
+    """`text` as HTML and SVG show it, in an element or a quoted attribute."""
+    return html.escape(tame(text))

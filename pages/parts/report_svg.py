@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from html import escape
 
 from pages.parts.report_axes import scales
 from pages.parts.report_chart import Bars, Chart, Line
+from pages.parts.report_sections import escape
 
 WIDTH = 720
 _LINE_HEIGHT, _ROW_HEIGHT, _TOP, _BOTTOM, _RIGHT = 250, 38, 12, 46, 18
