@@ -6,6 +6,7 @@ comes out that is not in the text. What a hostile text can cost is bounded by `_
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from functools import lru_cache
 
 from live.cut_end import may_have_lost_digits
 from live.metric_names import CACHE_CONFIG_INFO, OWN_NUMBERS, PROCESS_START, canonical, is_own
+from live.other_exporters import other_exporter
 from live.pasted_text import plain_line, plain_text
 from live.sample_lines import (
     PLAIN_VALUE,
@@ -29,8 +31,8 @@ from live.wrapped_lines import SEAM, unwrapped
 _LONGEST_LINE = 8192  # cache_config_info has some 2,000 characters
 _MOST_LINES_OF_A_NUMBER = 600  # of each family that fills a sample's field; there is one line an engine
 _MOST_OTHER_LINES = 12_000  # of all others: 25 engines with every histogram
-_MOST_LINES = 250_000  # looked at at all
-_MOST_REPAIRS = 2_000
+_MOST_NUMBER_LINES = 30_000  # of all families that fill a field, together
+_MOST_REPAIRS = 4_000  # lines taken apart: as many for the families that fill a field, and for all others
 _MOST_REPAIRED_CHARACTERS = 500_000
 _MOST_PIECES = 2_000
 _LONGEST_DECORATED_TEXT = 2_000_000  # a longer one is no paste; of it only lines as a server sends them are read
@@ -43,6 +45,13 @@ _BEGINNING = re.compile(rf"(?<!\S)(?=#\s*(?:HELP|TYPE)\s|{_OWN_START})")
 _DESCRIBES = re.compile(r"#\s*(?:HELP|TYPE)\s")
 _SECOND_COMMENT = re.compile(r"\S\s+#\s*(?:HELP|TYPE)\s")
 _FIRST_OWN = re.compile(_OWN_START)
+_FIRST_NAME = re.compile(r"(?:ray_)?vllm(?::[a-z0-9_]+|_[a-z0-9_]+(?=\{))")
+# In a long text: lines as a server sends them; first those that fill a field, then all others.
+_NUMBER_NAMES = "|".join(sorted(name.removeprefix("vllm:") for name in {*OWN_NUMBERS, CACHE_CONFIG_INFO}))
+_NUMBER_LINES = re.compile(
+    rf"^(?:(?:# HELP )?(?:ray_)?vllm[:_](?:{_NUMBER_NAMES})(?:_total)?[{{ \t]|{PROCESS_START} )[^\n]*", re.MULTILINE
+)
+_OTHER_LINES = re.compile(rf"^(?:ray_)?vllm[:_](?!(?:{_NUMBER_NAMES})(?:_total)?[{{ \t])[^\n]*", re.MULTILINE)
 _IDENTITY_LABELS = {"model_name", "engine", "model"}
 # A sample behind a HELP or TYPE line that lost its line end.
 _SAMPLE_IN_COMMENT = re.compile(r"\s(?=(?:ray_)?vllm:[a-z0-9_]+\{[^{}]*\}\s+[-+0-9NI])")
@@ -55,9 +64,10 @@ class Exposition:
     series: tuple[RawSeries, ...] = ()
     help_texts: tuple[tuple[str, str], ...] = ()
     unread_lines: tuple[str, ...] = ()
-    num_lines_too_many: int = 0  # left out because the text is longer than any real one
+    has_too_many_lines: bool = False  # some are left out, for the text is longer than any real one
     has_cut_end: bool = False
     has_metrics: bool = False  # some line is a sample, of whatever exporter
+    other_exporter: str | None = None  # the server whose metrics these are, where there are none of vLLM's
 
 
 @dataclass(slots=True)
@@ -65,10 +75,10 @@ class _Reading:
     series: list[RawSeries] = field(default_factory=list)
     help_texts: dict[str, str] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
-    num_repairs: int = 0
-    num_repaired_characters: int = 0
+    num_repairs: Counter[bool] = field(default_factory=Counter)  # by whether the line is of such a family
+    num_repaired_characters: Counter[bool] = field(default_factory=Counter)
     num_lines: Counter[str] = field(default_factory=Counter)  # by family; those without a field of their own as ""
-    num_left_out: int = 0
+    has_left_out: bool = False
 
     def has_room(self, name: str) -> bool:
         """Whether one more line of this family may be read; it is counted."""
@@ -76,14 +86,18 @@ class _Reading:
         kind = name if is_number else ""
         self.num_lines[kind] += 1
         has_room = self.num_lines[kind] <= (_MOST_LINES_OF_A_NUMBER if is_number else _MOST_OTHER_LINES)
-        self.num_left_out += not has_room
+        self.has_left_out |= not has_room
         return has_room
 
     def may_repair(self, line: str) -> bool:
         """Whether a line may be taken apart; it is counted."""
-        self.num_repairs += 1
-        self.num_repaired_characters += len(line)
-        return self.num_repairs <= _MOST_REPAIRS and self.num_repaired_characters <= _MOST_REPAIRED_CHARACTERS
+        first = _FIRST_NAME.search(line)
+        kind = first is not None and _is_number(first[0]) and "#" not in line
+        self.num_repairs[kind] += 1
+        self.num_repaired_characters[kind] += len(line)
+        return (
+            self.num_repairs[kind] <= _MOST_REPAIRS and self.num_repaired_characters[kind] <= _MOST_REPAIRED_CHARACTERS
+        )
 
 
 @lru_cache(maxsize=8192)
@@ -163,39 +177,41 @@ def _take_odd_line(line: str, reading: _Reading) -> None:
             reading.unread.append(piece[:200])
 
 
-def _lines_of(text: str) -> tuple[list[str], list[str], bool]:
-    """The stripped lines that may be of use, those that a terminal cut, and whether the text lacks its line end."""
-    cut: list[str] = []
+def _lines_of(text: str) -> tuple[list[str], list[str], str]:
+    """The stripped lines that may be of use, those that a terminal cut, and the text's last line."""
     if len(text) > _LONGEST_DECORATED_TEXT:
-        raw_lines = text.split("\n")
-        whole = [line.strip() for line in raw_lines]
-    else:
-        raw_lines = plain_text(text).split("\n")
-        whole, cut = unwrapped(raw_lines)
-    last = raw_lines[-1].strip()
-    has_cut_end = last not in {"", "# EOF"}  # OpenMetrics ends with its mark
-    interesting = [line for line in whole if any(word in line for word in _INTERESTING)]
-    if has_cut_end and interesting and interesting[-1] == last and may_have_lost_digits(last, interesting):
-        cut = [*cut, interesting.pop()]
-    return interesting, cut, has_cut_end
+        numbers = itertools.islice(_NUMBER_LINES.finditer(text), _MOST_NUMBER_LINES)
+        others = itertools.islice(
+            _OTHER_LINES.finditer(text), _MOST_OTHER_LINES + 1
+        )  # one more tells that there are more
+        whole = [found[0].strip() for found in (*numbers, *others)]
+        return whole, [], text[text.rfind("\n") + 1 :].strip()
+    raw_lines = plain_text(text).split("\n")
+    whole, cut = unwrapped(raw_lines)
+    return [line for line in whole if any(word in line for word in _INTERESTING)], cut, raw_lines[-1].strip()
 
 
 def read_exposition(text: str) -> Exposition:
     """The series of vLLM (and the process's start) in `text`; never raises."""
-    interesting, cut, has_cut_end = _lines_of(text)
+    lines, cut, last = _lines_of(text)
+    has_cut_end = last not in {"", "# EOF"}  # OpenMetrics ends with its mark
+    if has_cut_end and last in lines[-1:] and may_have_lost_digits(last, lines):
+        cut = [*cut, lines.pop()]
     reading = _Reading(unread=[line[:200] for line in cut])
-    for line in interesting[:_MOST_LINES]:
+    for line in lines:
         _take_line(line, reading)
     has_metrics = bool(reading.series) or any(
         parsed(line.strip()[:_LONGEST_LINE])
         for line in text[:200_000].split("\n")[:50]
         if line.strip() and line[0] != "#"
     )
+    other = None if reading.series else other_exporter(text)
     return Exposition(
         series=tuple(reading.series),
         help_texts=tuple(reading.help_texts.items()),
         unread_lines=tuple(reading.unread),
-        num_lines_too_many=reading.num_left_out + max(0, len(interesting) - _MOST_LINES),
+        has_too_many_lines=reading.has_left_out,
         has_cut_end=has_cut_end,
-        has_metrics=has_metrics,
+        has_metrics=has_metrics or other is not None,
+        other_exporter=other,
     )

@@ -261,10 +261,10 @@ def _text_findings(exposition: Exposition) -> list[Finding]:
         count, first = len(exposition.unread_lines), exposition.unread_lines[0]
         text = f"{count} line{'s' * (count > 1)} of vLLM's could not be read and is left out, such as {first[:90]!r}."
         findings.append(Finding(code="metric-lines-unread", severity="warning", text=text))
-    if exposition.num_lines_too_many:
+    if exposition.has_too_many_lines:
         text = (
-            f"The text is longer than any that vLLM exports: {exposition.num_lines_too_many:,} of its lines are left out, "
-            "so that numbers of some engines may be missing."
+            "The text is longer than any that vLLM exports; some of its lines are left out, so that numbers of some engines "
+            "may be missing."
         )
         findings.append(Finding(code="metrics-text-too-long", severity="warning", text=text))
     if exposition.series and exposition.has_cut_end:
@@ -279,7 +279,10 @@ def _start_seconds(series: tuple[RawSeries, ...]) -> float | None:
 
 
 def _nothing(exposition: Exposition) -> MetricsReading:
+    """A reading without engines, and why: whose metrics these are, if any."""
     seen = "holds metrics, but none of vLLM's" if exposition.has_metrics else "is no metrics text"
+    if exposition.other_exporter is not None:
+        seen = f"is {exposition.other_exporter}'s metrics, not vLLM's; KVScope reads only vLLM's"
     text = (
         f"What was read {seen}; give the address or the /metrics text of a vLLM server that was not started with "
         "--disable-log-stats."

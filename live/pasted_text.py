@@ -7,10 +7,10 @@ the parser refused. Neither makes up a digit.
 from __future__ import annotations
 
 import html
-import json
 import quopri
 import re
-from collections.abc import Iterator
+
+from live.json_samples import from_json
 
 _STARTS = r"(?:#\s*(?:HELP|TYPE|EOF)\b|(?:ray_)?vllm[:_])"
 _CARRIAGE_RETURN = re.compile(r"\r+\n?")
@@ -29,8 +29,6 @@ _WRITTEN_AT_LINE_END = re.compile(
 )
 _WRITTEN_BEFORE_START = re.compile(rf"""(?:\\r)?\\n(?=["'`]?[,\s]{{0,40}}["'`]?\s{{0,40}}{_STARTS})""")
 _LITERAL_COMMA = re.compile(rf"""(["'])\s*,\s*[rbfu]?["'](?={_STARTS})""")
-_LARGEST_JSON_BYTES = 5_000_000
-_MOST_JSON_STRINGS = 100_000
 
 _TAG = re.compile(r"</?[a-z]{1,30}(?![a-z])[^<>{}]*>", re.IGNORECASE)
 _SIGNS = str.maketrans(
@@ -66,7 +64,7 @@ def plain_text(text: str) -> str:
     ):
         text = _TERMINAL_CODE.sub("", text)
     if text.lstrip()[:1] in {"{", "[", '"'}:
-        text = _LITERAL_COMMA.sub("\n", _from_json(text))
+        text = _LITERAL_COMMA.sub("\n", from_json(text))
     if "&" in text and '="' not in text:
         text = html.unescape(html.unescape(text))
     if "=3D" in text:
@@ -85,39 +83,10 @@ def _without_literals(text: str) -> str:
     return _WRITTEN_BEFORE_START.sub("\n", text)
 
 
-def _from_json(text: str) -> str:
-    """The strings of a JSON document, line by line; the text itself where it is none."""
-    if len(text) > _LARGEST_JSON_BYTES:
-        return text
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    strings = []
-    for string in _strings(document):
-        strings.append(string)
-        if len(strings) > _MOST_JSON_STRINGS:
-            break
-    return "\n".join(strings) + "\n"
-
-
-def _strings(document: object) -> Iterator[str]:
-    """All strings of a JSON document, in its order; not by recursion, for it may be deep."""
-    waiting = [document]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, list):
-            waiting.extend(reversed(one))
-        elif isinstance(one, dict):
-            waiting.extend(reversed(one.values()))
-
-
 def plain_line(line: str) -> str:
     """A refused line without entities, tags, typographic signs, Markdown's signs and a second layer of quoting."""
     if line[:1] in {"{", "["} and '"' in line:
-        line = _from_json(line).replace("\n", " ") if line.rstrip()[-1:] in {"}", "]"} else line
+        line = from_json(line).replace("\n", " ") if line.rstrip()[-1:] in {"}", "]"} else line
     for _ in range(2):
         if "&" in line:
             line = html.unescape(line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-LARGEST_TEXT_BYTES = 32 * 1000 * 1000  # some 300,000 lines; a server exports 600 an engine
+LARGEST_TEXT_BYTES = 16 * 1000 * 1000  # some 200,000 lines; a server exports 600 an engine
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 31  # zlib's way to say "with gzip's head"

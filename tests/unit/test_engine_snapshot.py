@@ -185,10 +185,10 @@ def test_what_cannot_be_read_is_one_line_and_status_two(words, text, capsys):
 
 def test_a_huge_file_is_refused(tmp_path, capsys):
     huge = tmp_path / "huge.txt"
-    huge.write_bytes(b"#" * 32_000_001)
+    huge.write_bytes(b"#" * 16_000_001)
 
     assert main(["snapshot", "--file", str(huge)]) == 2
-    assert "32 MB" in capsys.readouterr().err
+    assert "16 MB" in capsys.readouterr().err
 
 
 def test_finding_no_engine_says_where_was_looked(capsys, monkeypatch):
