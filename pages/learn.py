@@ -10,8 +10,8 @@ learn_state.start_page()
 learner = learn_state.learner()
 with st.sidebar:
     learn_view.outline()
+learn_state.keep_link()  # before the page is drawn: a report names its link
 if learn_state.value("is_teacher"):
     learn_view.teacher(learner)
 else:
     learn_view.lesson(learn_state.value("lesson"), learner)
-learn_state.keep_link()

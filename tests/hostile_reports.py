@@ -19,6 +19,7 @@ from pages.parts import (
     report_accuracy,
     report_calibrate,
     report_compare,
+    report_compare_inputs,
     report_learn,
     report_plan,
     report_simulate,
@@ -29,7 +30,7 @@ from pages.parts import (
 )
 from pages.parts.calibrate_state import Shown
 from pages.parts.compare_cells import FitTable, columns_of, rows_of
-from pages.parts.compare_request import LONGEST, PUBLISHED
+from pages.parts.compare_request import FIRST, LONGEST, PUBLISHED
 from pages.parts.learn_state import Learner
 from pages.parts.report_sections import Report, Section
 from pages.parts.simulate_job import SimulationJob
@@ -157,23 +158,30 @@ def _watch(evil: str, folder: Path) -> tuple[Section, ...]:
 def _fits(evil: str, _folder: Path) -> tuple[Section, ...]:
     _, model = planned()
     question = MatrixQuestion(
-        request=PlanRequest(model_id="", flags=EngineFlags(max_model_len="auto")), gpus=(find_gpu("L40S"),), splits=(Split(),)
+        request=PlanRequest(model_id="", flags=EngineFlags(max_model_len="auto")),
+        gpus=(find_gpu("L40S"),),
+        splits=(Split(),),
     )
     found = sheet(question, model)
     rows = tuple(replace(row, model_id=evil) for row in rows_of(found, LONGEST, PUBLISHED, model))
     table = FitTable(measure=LONGEST, num_requests=1, length_tokens=8192, columns=columns_of(found), rows=rows)
-    return tuple(report_compare._fit(table, words.plain(evil)))
+    return tuple(
+        report_compare._fit(
+            table, words.plain(evil), report_compare_inputs.fit_inputs(FIRST, hostile_plan(evil).request)
+        )
+    )
 
 
 def _scenarios(evil: str, _folder: Path) -> tuple[Section, ...]:
     held = [Scenario(name=f"{evil}{end}", origin="link", plan=hostile_plan(evil), notes=(evil,)) for end in "ab"]
     row = {"≠": "≠", "Line": words.plain(evil)} | {words.plain(each.name): words.plain(evil) for each in held}
-    return tuple(report_compare._scenarios(held, [row]))
+    return tuple(report_compare._scenarios(held, [row], [None, f"javascript:alert(1)//{evil}"]))
 
 
 def _cards(evil: str, _folder: Path) -> tuple[Section, ...]:
     rows = [{"Card": words.plain(evil), "Cards": 1, "Why": words.plain(evil)}]
-    return tuple(report_compare._cards(rows, rows))
+    asked_for = report_compare_inputs.cards_inputs(FIRST, hostile_plan(evil).request)
+    return tuple(report_compare._cards(rows, rows, asked_for))
 
 
 def _calibration(evil: str, _folder: Path) -> tuple[Section, ...]:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from pages.parts import compare_fit_form, compare_grid, compare_state, report_compare, state, words
 from pages.parts.compare_cells import FitTable, column_title, columns_of, filtered, rows_of, summary
-from pages.parts.compare_request import LONGEST, PUBLISHED, CompareInput
+from pages.parts.compare_request import KEPT_FLAGS, LONGEST, PUBLISHED, CompareInput
 from pages.parts.compare_state import key
 from pages.parts.language import t
 from pages.parts.said import said
@@ -24,7 +24,6 @@ from planner.request import EngineFlags, PlanRequest
 from planner.versions import parse_version
 
 _FIRST_ROWS = 8  # drawn at once; the rest when all are there
-_KEPT_FLAGS = ("gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "block_size")
 
 
 def view(asked: CompareInput) -> None:
@@ -68,7 +67,7 @@ def _title(asked: CompareInput, base: PlanRequest) -> str:
     flags = base.flags
     given = [
         f"{words.flag_name(name)} {words.shown_value(getattr(flags, name))}"
-        for name in _KEPT_FLAGS
+        for name in KEPT_FLAGS
         if getattr(flags, name) not in {None, False}
     ]
     under = t(
@@ -83,7 +82,7 @@ def _title(asked: CompareInput, base: PlanRequest) -> str:
 def _base(asked: CompareInput) -> PlanRequest:
     """The Plan page's release and such flags as mean the same for every model, with the length that is asked for."""
     present = state.request_or_first()
-    kept: dict[str, Any] = {name: getattr(present.flags, name) for name in _KEPT_FLAGS}
+    kept: dict[str, Any] = {name: getattr(present.flags, name) for name in KEPT_FLAGS}
     is_auto_known = parse_version(present.vllm_version) >= (0, 14, 0)
     own_length: Literal["auto"] | None = "auto" if is_auto_known else None
     length = own_length if asked.measure == LONGEST else asked.length_tokens

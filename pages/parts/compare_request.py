@@ -22,6 +22,8 @@ WEIGHTS = (PUBLISHED, "fp8", "bitsandbytes")
 COUNTS = (1, 2, 4, 8, 16)
 KV_DTYPES = ("auto", "fp8", "fp8_e5m2", "nvfp4", "turboquant_4bit_nc", "int8_per_token_head")
 FIRST_CARDS = ("GeForce RTX 4090", "L40S", "A100 80GB SXM", "H100 80GB SXM", "H200 141GB SXM", "Instinct MI300X")
+# the Plan page's flags that mean the same for every model
+KEPT_FLAGS = ("gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "block_size")
 _BETWEEN, _INSIDE, _LIST = "~", "!", "|"
 _LONGEST_LINK = 8_000
 
@@ -91,7 +93,7 @@ def _text(value: object) -> str:
         return _LIST.join(str(entry) for entry in value)
     if isinstance(value, bool):
         return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def _value(name: str, text: str) -> object:

@@ -142,7 +142,8 @@ def shown(row: ComparedRow, value: object) -> str:
         case "count" if isinstance(value, int):
             return words.count(value)
         case "flag":
-            return said(words.shown_value(value))
+            yes_or_no = t("yes") if value else t("no")
+            return yes_or_no if row.section == "capacity" else said(words.shown_value(value))
         case _:
             return str(value)
 

@@ -10,7 +10,7 @@ from pages.parts import accuracy_charts, accuracy_words
 from pages.parts.language import t
 from pages.parts.report_button import About, report_button
 from pages.parts.report_figures import chart
-from pages.parts.report_sections import Heading, Section, Text, table
+from pages.parts.report_sections import Heading, Section, Text, Verdict, from_markdown, table
 from planner.overhead_support import thin_constants
 from planner.peers import peer_figures
 from planner.score import Scored
@@ -37,7 +37,7 @@ def _sections(rows: Sequence[Scored], found: AccuracyRecord) -> Sequence[Section
         (t("Starts that were not predicted"), accuracy_words.skipped_rows(found.scored)),
         (t("What other planners publish"), accuracy_words.peer_rows(peer_figures())),
     )
-    sections: list[Section] = [Text(text=accuracy_words.headline(rows))]
+    sections: list[Section] = [Verdict(text=from_markdown(accuracy_words.headline(rows)))]
     starts = accuracy_words.start_rows(rows)
     if starts:
         title = t("Predicted against logged")

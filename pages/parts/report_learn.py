@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pages.parts import words
 from pages.parts.language import t
 from pages.parts.learn_lesson import Exercise, Lesson, answer_words
-from pages.parts.report_sections import Heading, Section, Table, Text
+from pages.parts.report_sections import Heading, Link, Section, Table, Text
 
 
 def handout(title: str, lesson: Lesson) -> tuple[Section, ...]:
@@ -46,7 +46,7 @@ def _workshop(titles: Mapping[str, str], lessons: Sequence[Lesson], links: Mappi
         for slip in each.exercise.slips:
             yield Text(text=t("Who answers {value}: {text}", value=words.three_digits(slip.value), text=slip.text))
         yield Text(text=t("To discuss: {question}", question=each.discussion))
-        yield Text(text=links[each.slug], is_small=True)
+        yield Link(text=t("Opens the lesson"), url=links[each.slug])
 
 
 def _exercise(exercise: Exercise) -> Iterator[Section]:

@@ -144,9 +144,18 @@ def weigh_sections(asked: SimulationInput, setup: Setup, job: WeighJob) -> tuple
 
 
 def _weigh(asked: SimulationInput, setup: Setup, job: WeighJob) -> Iterator[Section]:
-    yield Text(
-        text=t("Every point below is a simulation of its own on the workload of the form.{left_out}", left_out="")
-    )
+    text = t("Every point below is a simulation of its own on the workload of the form.{left_out}", left_out="")
+    judged = [is_shown for is_shown, _ in simulate_weigh.claims(list(job.concurrencies))] if job.concurrencies else []
+    if judged:
+        verdict = t(
+            "Of the claim about paging {shown} parts are shown, {refuted} refuted, {open} open",
+            shown=judged.count(True),
+            refuted=judged.count(False),
+            open=judged.count(None),
+        )
+        yield Verdict(text=verdict, reason=text)
+    else:
+        yield Text(text=text)
     if job.problem is not None:
         line = FindingLine(severity="warning", title=t("Warning"), text=said(job.problem.text))
         yield Findings(lines=(line,))
