@@ -18,6 +18,7 @@ from live.recording import Mark, Recording, Window
 from live.recording_schema import RecordingError
 from live.sample_codec import encode, stamped
 from live.samples import EngineSnapshot, fell_back
+from live.shared import Shared
 from live.store import Store
 from live.watched import FAILED, NOT_VLLM, OK, STALLED, STARTING, STOPPED, Source, SourceError, WatchStatus
 
@@ -101,6 +102,7 @@ class Recorder:
         clock: Clock | None = None,
         beside: Sequence[Beside] = (),
     ) -> None:
+        self.shared = Shared()
         self._source = source
         self._store = store
         self._clock = clock or Clock()

@@ -11,6 +11,7 @@ from live.recording import Mark, Recording, Window
 from live.recording_schema import RecordingError
 from live.sample_codec import decode
 from live.samples import EngineSnapshot
+from live.shared import Shared
 from live.watched import OK, PAUSED, STARTING, SourceError, WatchStatus
 from planner.facts import PlanError
 
@@ -39,6 +40,7 @@ class Replay:
         if summary.start_ms is None or summary.end_ms is None:
             raise RecordingError("damaged", f"{recording.path.name} holds no tick, so there is nothing to play.")
         self.recording = recording
+        self.shared = Shared()
         self.start_ms, self.end_ms = summary.start_ms, summary.end_ms
         self.address = summary.source
         self._interval_ms = summary.interval_ms

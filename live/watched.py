@@ -8,6 +8,7 @@ from typing import Protocol
 
 from live.recording import Mark, Window
 from live.samples import EngineSnapshot
+from live.shared import Shared
 
 STARTING = "starting"
 OK = "ok"
@@ -52,13 +53,22 @@ class WatchStatus:
     storage_text: str = ""  # why nothing is being kept, though the engine answers
 
     @property
+    def moment(self) -> tuple[str, int, int]:
+        """What all that is drawn of this status depends on: the state, the snapshot and the second."""
+        snapshot_ns = 0 if self.snapshot is None else self.snapshot.time_unix_ns
+        return self.state, snapshot_ns, self.time_ms // 1000
+
+    @property
     def snapshot_age_seconds(self) -> float | None:
         """How old the snapshot is; None where there is none."""
         return None if self.snapshot is None else self.time_ms / 1e3 - self.snapshot.time_unix_ns / 1e9
 
 
 class Watched(Protocol):
-    """A recorder or a replay."""
+    """A recorder or a replay. `shared` is for its readers, who draw the same of it."""
+
+    @property
+    def shared(self) -> Shared: ...
 
     def status(self) -> WatchStatus: ...
 

@@ -50,7 +50,7 @@ def banner(watched: Recorder | Replay) -> None:
 
     def draw() -> None:
         try:
-            lasting = [alert for alert in alert_log(watched.marks(_LOG_SECONDS)) if alert.end_ms is None]
+            lasting = [alert for alert in _logged(watched) if alert.end_ms is None]
         except RecordingError:
             return  # the view below says what is wrong
         for alert in lasting[:_MOST_IN_BANNER]:
@@ -60,6 +60,11 @@ def banner(watched: Recorder | Replay) -> None:
             st.error(t("{count} more alerts stand in the log below.", count=len(lasting) - _MOST_IN_BANNER))
 
     st.fragment(draw, run_every=seconds, key=key("part_banner"))()
+
+
+def _logged(watched: Recorder | Replay) -> tuple[LoggedAlert, ...]:
+    moment = watched.status().moment
+    return watched.shared.once(("alerts", moment), lambda: tuple(alert_log(watched.marks(_LOG_SECONDS))))
 
 
 def _sentence(alert: LoggedAlert) -> str:
@@ -139,7 +144,7 @@ def _state_words(standing: AlertStanding, rule: AlertRule) -> str:
 
 
 def _log(watched: Recorder | Replay) -> None:
-    alerts = alert_log(watched.marks(_LOG_SECONDS))[:_MOST_IN_LOG]
+    alerts = _logged(watched)[:_MOST_IN_LOG]
     if not alerts:
         st.caption(t("No alert was logged in the last two days."))
         return

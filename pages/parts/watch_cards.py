@@ -66,7 +66,7 @@ def _plan() -> Plan | None:
     sample = None if status is None else watch_seen.sample_of(status)
     if status is None or sample is None or status.snapshot is None:
         return None
-    planned = watch_plan.planned_for(sample, status.snapshot)
+    planned = watch_plan.planned_now(sample, status.snapshot)
     return None if planned is None else planned.plan
 
 

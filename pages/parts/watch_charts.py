@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go  # type: ignore[import-untyped]  # plotly ships no types
+from plotly.basedatatypes import BaseFigure  # type: ignore[import-untyped]  # as above
 
 from live.chunks import Numbers
 from live.compare_recordings import increase
@@ -51,6 +52,17 @@ class Stage:
     def has(self, *fields: str) -> bool:
         """Whether any of the fields has a point."""
         return any(not np.isnan(self.series(field)).all() for field in fields)
+
+
+class MadeFigure(BaseFigure):  # type: ignore[misc]  # plotly ships no types
+    """A figure in its plain form, which is made once however often it is sent; nothing in it changes any more."""
+
+    def __init__(self, figure: go.Figure) -> None:  # not BaseFigure's, which would check it all again
+        self._plain: dict[str, Any] = figure.to_dict()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figure as it is sent."""
+        return self._plain
 
 
 def usage(stage: Stage, expected: Expectation | None = None, capacity_fraction: float | None = None) -> go.Figure:

@@ -67,3 +67,4 @@ def is_shown(status: SessionStatus) -> bool:
 def plan() -> None:
     """Put the demo engine's request into the Plan page's form; for a callback."""
     state.fill(demo_request())
+    watch_state.forget()

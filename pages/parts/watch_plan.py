@@ -57,6 +57,12 @@ def planned_for(sample: EngineSample, snapshot: EngineSnapshot) -> Planned | Non
         return None
 
 
+def planned_now(sample: EngineSample, snapshot: EngineSnapshot) -> Planned | None:
+    """As `planned_for`, once for all ticks of one run of the Watch page: its form is on another page and stands still."""
+    asked = (watch_state.is_demo_shown(), sample.identity, sample.cache_config, facts_of(snapshot))
+    return watch_state.remembered("planned", asked, lambda: planned_for(sample, snapshot))
+
+
 def _by_name(model_id: str, sample: EngineSample, snapshot: EngineSnapshot) -> Planned:
     documents, digest = catalogue_documents(model_id), f"catalogue:{model_id}"
     asked = state.request_or_first()
@@ -106,6 +112,11 @@ def compared(planned: Planned, sample: EngineSample, snapshot: EngineSnapshot) -
     return compare_with_plan(sample, planned.plan, facts_of(snapshot), replan)
 
 
+def _compared_now(planned: Planned, sample: EngineSample, snapshot: EngineSnapshot) -> PlanComparison:
+    asked = (planned.digest, planned.plan.request, sample.identity, sample.cache_config, facts_of(snapshot))
+    return watch_state.remembered("compared", asked, lambda: compared(planned, sample, snapshot))
+
+
 def beside_plan(sample: EngineSample, snapshot: EngineSnapshot, planned: Planned | None) -> None:
     """The section of the page: the numbers of both, and why they differ."""
     st.subheader(t("Beside the plan"), anchor=False)
@@ -115,7 +126,7 @@ def beside_plan(sample: EngineSample, snapshot: EngineSnapshot, planned: Planned
     st.caption(words.plain(words.subject(planned.plan)))
     if planned.origin == "name":
         _made_by_name(planned)
-    comparison = compared(planned, sample, snapshot)
+    comparison = _compared_now(planned, sample, snapshot)
     st.dataframe(pd.DataFrame(watch_words.comparison_rows(comparison)), hide_index=True, key=key("comparison"))
     for cause in comparison.causes:
         st.markdown(f":material/help: {words.plain(said(cause.text))}")

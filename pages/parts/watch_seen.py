@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from live.recording import Recording, Window
-from live.samples import EngineSample, EngineSnapshot
+from live.samples import EngineIdentity, EngineSample, EngineSnapshot
 from live.watched import Watched, WatchStatus
 from pages.parts import watch_expected, watch_plan, watch_prediction, watch_state
 from pages.parts.watch_evidence import EVIDENCE_SECONDS, Evidence, evidence, watched_names
@@ -57,18 +57,24 @@ def seen_of(watched: Watched, status: WatchStatus) -> Seen | None:
     sample, snapshot = sample_of(status), status.snapshot
     if sample is None or snapshot is None:
         return None
-    window = watched.window(series_names(sample), EVIDENCE_SECONDS)
-    facts = evidence(window, sample.identity)
+    window, facts = watched.shared.once(
+        ("seen", status.moment, sample.identity), lambda: _measured(watched, sample.identity, series_names(sample))
+    )
     return Seen(
         status=status,
         snapshot=snapshot,
         sample=sample,
         window=window,
         evidence=facts,
-        planned=watch_plan.planned_for(sample, snapshot),
+        planned=watch_plan.planned_now(sample, snapshot),
         held=watch_prediction.held_tokens(sample, facts.hit_fraction),
         known=watch_expected.known_curve(recording_of(watched), sample, status.time_ms),
     )
+
+
+def _measured(watched: Watched, identity: EngineIdentity, names: tuple[str, ...]) -> tuple[Window, Evidence]:
+    window = watched.window(names, EVIDENCE_SECONDS)
+    return window, evidence(window, identity)
 
 
 def expectation_of(seen: Seen) -> Expectation | None:

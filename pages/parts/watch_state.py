@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import streamlit as st
 
@@ -38,6 +38,8 @@ FIRST_PLAY_SPEED = 2
 _FIRST_PLAY_BEGINS_MS = 15_000  # into the packaged session: what came before is drawn at once
 MOST_LISTED = 200
 _NVML_SECONDS = 5.0
+_REMEMBERED = "remembered_"
+Made = TypeVar("Made")
 _ENDPOINT_FIELDS = ("probe", "kv_events", "kv_replay")
 
 
@@ -55,6 +57,7 @@ key, value, keep = _PAGE.key, _PAGE.value, _PAGE.keep
 
 def start_page() -> None:
     """Fill the form once a session, and keep it while other pages are open."""
+    forget()
     for field, first in (("address", FIRST_ADDRESS), ("speed", FIRST_SPEED), ("minutes", 15), ("is_paused", False)):
         keep(field, first if value(field) is None else value(field))
     for field in _ENDPOINT_FIELDS:
@@ -94,6 +97,21 @@ def trying(action: Callable[[], object]) -> None:
         action()
     except (PlanError, RecordingError) as error:
         keep("problem", error.text)
+
+
+def remembered(name: str, asked: object, make: Callable[[], Made]) -> Made:
+    """What `make` gave for `asked` since the page last ran as a whole: a tick does not work out again what stands still."""
+    held: tuple[object, Made] | None = value(_REMEMBERED + name)
+    if held is None or held[0] != asked:
+        held = (asked, make())
+        keep(_REMEMBERED + name, held)
+    return held[1]
+
+
+def forget() -> None:
+    """Let all be worked out again that depends on the Plan page's form."""
+    for name in ("planned", "compared"):
+        keep(_REMEMBERED + name, None)
 
 
 # -- engines ----------------------------------------------------------------------------------------------------------
@@ -312,6 +330,7 @@ def plan_for(model_id: str) -> None:
     """Put `model_id` into the Plan page's form, with its card and flags as they are; for a callback."""
     request = state.request_or_first()
     state.fill(replace(request, model_id=model_id, revision=None, config_json=None))
+    forget()
 
 
 @st.cache_data(ttl=_NVML_SECONDS, max_entries=1, show_spinner=False)

@@ -503,7 +503,7 @@ def test_the_demo_engine_starts_is_shown_and_stops(open_watch_first: OpenPage) -
     assert "recorded session" in said(app)  # it plays on while the engine starts
 
     until(app, lambda each: "Connected" in said(each) and "recorded session" not in said(each))
-    until(app, lambda each: "30 requests were answered" in said(each))
+    until(app, lambda each: "90 requests were answered" in said(each))
     table = comparison(app)
     assert table is not None
     assert table.loc["KV blocks", ["Engine", "Plan", "Verdict"]].tolist() == ["256", "256", "equal"]
