@@ -28,20 +28,26 @@ _PLAY_SECONDS = 3.0
 @contextmanager
 def server() -> Iterator[str]:
     """The address of an application started for this measurement."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = int(listener.getsockname()[1])
+    port = free_port()
     command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        _wait(f"http://127.0.0.1:{port}/healthz")
+        wait_until_up(f"http://127.0.0.1:{port}/healthz")
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.wait(timeout=20)
 
 
-def _wait(address: str) -> None:
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def wait_until_up(address: str) -> None:
+    """Return once the address answers, 40 s at most."""
     for _ in range(200):
         try:
             with urllib.request.urlopen(address, timeout=2):  # noqa: S310 - our own address
