@@ -18,9 +18,9 @@ from planner.page_steps import Integers, page_table
 from planner.verdict import FIRST_WITH_FREE_CHECK
 from planner.versions import parse_version
 
-Stop = Literal["starts", "refused", "too_little_free", "weights", "fixed_pool", "no_room", "too_long"]
+Stop = Literal["starts", "refused", "too_little_free", "weights", "fixed_pool", "no_room", "too_long", "few_blocks"]
 STOPS: tuple[Stop, ...] = get_args(Stop)
-_STARTS, _REFUSED, _FREE, _WEIGHTS, _FIXED, _NO_ROOM, _TOO_LONG = range(len(STOPS))
+_STARTS, _REFUSED, _FREE, _WEIGHTS, _FIXED, _NO_ROOM, _TOO_LONG, _FEW_BLOCKS = range(len(STOPS))
 _BOUNDLESS = 2**60  # bytes or blocks where nothing bounds
 
 
@@ -49,6 +49,7 @@ class Cells:
         self.available: Integers = (
             self.requested_bytes[:, None] - charged if given is None else np.full_like(charged, given)
         )
+        self.least_blocks: Integers = np.array([term.least_blocks for term in terms], dtype=np.int64)[self.term]
         self.is_planned = np.array([term.layout is not None for term in terms], dtype=np.bool_)[self.term]
         whole = np.maximum(self.available // np.maximum(self.block_bytes, 1), 0)
         self.stage_blocks: Integers = np.where(self.block_bytes > 0, whole, _BOUNDLESS)
@@ -224,6 +225,7 @@ def stops_of(cells: Cells, pools: Pools) -> NDArray[np.int8]:
         (_is_fixed_pool_too_large(cells, pools), _FIXED),
         (~pools.fits & (pools.num_blocks <= 0), _NO_ROOM),
         (~pools.fits, _TOO_LONG),
+        (pools.num_blocks < cells.least_blocks, _FEW_BLOCKS),
     )
     found = np.select([check for check, _ in checks], [np.int8(code) for _, code in checks], default=np.int8(_STARTS))
     return found.astype(np.int8)

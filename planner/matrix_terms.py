@@ -18,6 +18,7 @@ from planner.gpu_catalog import GpuFacts
 from planner.inventory import ModelFacts
 from planner.kv_cache import KvLayout
 from planner.request import EngineFlags, PlanRequest
+from planner.state_blocks import least_blocks
 from planner.versions import parse_version
 
 
@@ -52,6 +53,7 @@ class Term:
     load_bytes: tuple[int, ...] = ()
     non_torch_bytes: tuple[int, ...] = ()
     layout: KvLayout | None = None
+    least_blocks: int = 0  # that its graphs ask for
     max_model_len: int = 1
     max_num_seqs: int = 1
     max_num_batched_tokens: int = 1
@@ -160,6 +162,7 @@ class ModelTerms:
             load_bytes=tuple(parts[0] for parts in loaded.parts),
             non_torch_bytes=grown,
             layout=layout,
+            least_blocks=least_blocks(layout.shown_groups, resolved),
             max_model_len=resolved.max_model_len,
             max_num_seqs=resolved.max_num_seqs,
             max_num_batched_tokens=resolved.max_num_batched_tokens,

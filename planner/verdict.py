@@ -10,6 +10,7 @@ from planner.answer import KvPool, RankPlan
 from planner.defaults import Resolved
 from planner.facts import Finding
 from planner.request import PlanRequest
+from planner.state_blocks import least_blocks, too_few_text
 from planner.units import GIB
 from planner.versions import Version
 
@@ -36,6 +37,7 @@ def judge(request: PlanRequest, resolved: Resolved, ranks: tuple[RankPlan, ...],
         or _weights_do_not_load(request, resolved, ranks)
         or _fixed_pool_does_not_load(request, resolved, ranks, pools[1])
         or _pool_too_small(resolved, pools)
+        or _too_few_state_blocks(resolved, pools)
     )
     if stop is not None:
         return stop
@@ -130,19 +132,20 @@ def _fixed_pool_does_not_load(
     return None
 
 
+_MAY_START = Finding(
+    code="may-start",
+    severity="info",
+    text="Within its error band the pool would be large enough: it may start after all.",
+)
+
+
 def _pool_too_small(resolved: Resolved, pools: Pools) -> Verdict | None:
     _, pool, pool_high = pools
     if pool.fits:
         return None
     findings: tuple[Finding, ...] = ()
     if pool_high.fits:
-        findings = (
-            Finding(
-                code="may-start",
-                severity="info",
-                text="Within its error band the pool would be large enough: it may start after all.",
-            ),
-        )
+        findings = (_MAY_START,)
     text = kv_cache.fit_error(pool, resolved)
     if pool.num_blocks <= 0:
         reason = "Nothing is left for the KV cache after weights, activation peak and graphs."
@@ -154,6 +157,21 @@ def _pool_too_small(resolved: Resolved, pools: Pools) -> Verdict | None:
     return Verdict(will_start=False, reason=reason, vllm_error=text, findings=findings)
 
 
+def _too_few_state_blocks(resolved: Resolved, pools: Pools) -> Verdict | None:
+    """Full graphs of layers with states: more sequences than blocks stop the start after the pool is laid out."""
+    pool = pools[1]
+    needed = least_blocks(pool.groups, resolved)
+    if needed <= pool.num_blocks:
+        return None
+    reason = (
+        f"Full CUDA graphs need a state block for each of {needed:,} sequences, and the pool has {pool.num_blocks:,} "
+        f"blocks: max_num_seqs can be at most {pool.num_blocks:,} here."
+    )
+    findings = (_MAY_START,) if needed <= pools[2].num_blocks else ()
+    text = too_few_text(needed, pool.num_blocks)
+    return Verdict(will_start=False, reason=reason, vllm_error=text, findings=findings)
+
+
 def _near_edges(resolved: Resolved, ranks: tuple[RankPlan, ...], pools: Pools) -> tuple[Finding, ...]:
     findings = []
     if not pools[0].fits:
@@ -162,6 +180,12 @@ def _near_edges(resolved: Resolved, ranks: tuple[RankPlan, ...], pools: Pools) -
             f"for instance max_model_len {max(1, pools[0].estimated_max_model_len):,}."
         )
         findings.append(Finding(code="may-not-fit", severity="warning", text=text, field="max_model_len"))
+    if least_blocks(pools[0].groups, resolved) > pools[0].num_blocks > 0:
+        text = (
+            "At the low end of the error band the pool has fewer blocks than max_num_seqs, which full CUDA graphs of "
+            f"state layers need: keep max_num_seqs at most {pools[0].num_blocks:,}."
+        )
+        findings.append(Finding(code="may-lack-state-blocks", severity="warning", text=text, field="max_num_seqs"))
     if resolved.flags.kv_cache_memory_bytes is not None:
         findings += _fixed_pool_overflows(ranks)
     elif any(_line(rank, "unreserved") < 0 for rank in ranks):
