@@ -6,6 +6,7 @@ printed over several lines). What no record can come of is dropped early: a log 
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,8 @@ _LONGEST_KEPT = 2_000
 _COLOURS = re.compile(
     r"(?:\x1b|\\u001b|\\x1b|\\033|\^\[|\u241b)\[[0-9;?]*[A-Za-z]|\[\d{1,3}(?:;\d{1,3})*m|[\x00\u200b\ufeff]"
 )
+# A cell of a table that was exported with times in nanoseconds behind it.
+_CELL = re.compile(r"^(.*?)\"?,1\d{18}(?:,.*)?\r?$", re.DOTALL)
 _MESSAGE_KEYS = (
     "message",
     "msg",
@@ -155,6 +158,10 @@ def clean(line: str) -> str:
         line, stripped = inner, inner.strip()
     if _may_be_coloured(line):
         line = _COLOURS.sub("", line)
+    if "&" in line and ("&#39;" in line or "&quot;" in line or "&gt;" in line or "&#x27;" in line):
+        line = html.unescape(line)
+    if ",1" in line and (cell := _CELL.search(line)) is not None:
+        line = cell[1].replace('""', '"')
     return line.replace("\u00a0", " ") if "\u00a0" in line else line
 
 

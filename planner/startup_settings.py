@@ -46,6 +46,7 @@ _ARGUMENT_FACTS: dict[str, tuple[str, type]] = {
     "max_num_seqs": ("max_num_seqs", int),
     "max_num_batched_tokens": ("max_num_batched_tokens", int),
 }
+_TORN = re.compile(r"=|, |: |\\n|\n")  # two lines run together: no name holds these
 _NAMED_MODE = re.compile(r"cudagraph_mode['\"]?\s*[:=]\s*<CUDAGraphMode\.([A-Z_]{1,40})\b")
 # CUDAGraphMode by its values (vllm/config/compilation.py): one, or the pair of uniform and mixed batches.
 _MODES: dict[tuple[object, ...], str] = {
@@ -95,7 +96,8 @@ def _facts(
     settings = dict(pairs)
     for name, (fact, kind) in names.items():
         value = _plain(settings.get(name), kind)
-        if value is not None:
+        is_torn = isinstance(value, str) and _TORN.search(value) is not None
+        if value is not None and not is_torn:
             yield Setting(fact=fact, value=value, line=_line(number, text, name), weight=weight)
 
 

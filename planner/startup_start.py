@@ -37,6 +37,7 @@ _REPEATS = frozenset(
 )
 
 _UNFINISHED = ("LLM engine", "config:", ",", "...")  # how the engine's line ends where a paste broke it
+_LINE_ENDS = re.compile(r"(?:\\[nrt])+$")  # of a text that was escaped
 _LEFT_OUT = re.compile(r",\s*\.\.\.,?\s")
 
 
@@ -134,7 +135,9 @@ class Start:
         elif name in NUMBER_FACTS:
             self.say(name, float(given), found.line)
         else:
-            self.say(name, given.rstrip("/."), found.line, weight=3 if found.key == "engine" else 1)
+            self.say(
+                name, _LINE_ENDS.sub("", given).rstrip("/.…"), found.line, weight=3 if found.key == "engine" else 1
+            )
 
     def say(self, name: str, value: Any, line: LogLine, weight: int = 1) -> None:
         """Keeps a fact: more weight overrides; of equal weight the least bounds a pool, and else the last counts."""

@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass
 
 # Sizes within reason: more digits than any machine needs are no size.
-_END = r"(?![\d.,]*\d|[eE][+-]?\d)"
+# A number ends at what is no part of one; before a date or a line number of another line it was run into that.
+_END = r"(?![\d.,]*\d|[eE][+-]?\d|-\d\d-\d\d|:\s)"
 _NUMBER = rf"(?<![\w.,])-?\d{{1,7}}(?:\.\d{{1,9}})?{_END}"
 _COUNT = rf"(?<![\w.,])(?:\d{{1,3}}(?:,\d{{3}}){{1,5}}|\d{{1,15}}){_END}"
 
@@ -24,8 +25,14 @@ class MessageText:
     pattern: re.Pattern[str]
 
 
-_EXPRESSIONS = {"gib": _NUMBER, "number": _NUMBER, "count": _COUNT, "word": r"[^\s'\",]{1,300}"}
-_GROUP = re.compile(r"<(gib|count|number|word):(\w+)>")
+_EXPRESSIONS = {
+    "gib": _NUMBER,
+    "number": _NUMBER,
+    "count": _COUNT,
+    "word": r"[^\s'\",]{1,300}",
+    "release": r"(?!\d+\.?(?![\w.]))[^\s'\",]{1,300}",
+}
+_GROUP = re.compile(r"<(gib|count|number|word|release):(\w+)>")
 
 
 def _text(key: str, anchor: str, pattern: str) -> MessageText:
@@ -109,8 +116,9 @@ TEXTS: tuple[MessageText, ...] = (
         "Maximum concurrency for",
         r"Maximum concurrency for *<count:max_model_len_served> tokens per request: *<number:max_concurrency>x",
     ),
-    _text("blocks_v0", " blocks: ", r"# [A-Za-z]{1,12} blocks: *<count:num_gpu_blocks>(?:[,;] # (?:CPU|swap) blocks: *<count:num_cpu_blocks>)?"),
+    _text("blocks_v0", " blocks: ", r"(?<!, )(?<!; )# [A-Za-z]{1,12} blocks: *<count:num_gpu_blocks>(?:[,;] # (?:CPU|swap) blocks: *<count:num_cpu_blocks>)?"),
     _text("blocks", "num_gpu_blocks is:", r"num_gpu_blocks is: *<count:num_gpu_blocks>"),
+    _text("blocks_override", "with num_gpu_blocks_override=", r"with num_gpu_blocks_override=<count:num_gpu_blocks>"),
     _text("block_size", "block size to ", r"(?:kv cache|attention) block size to <count:printed_block_size>\b"),
     _text("padding", "padding layers", r"Add <count:padding_layers> padding layers"),
     _text("length", "Using max model len", r"Using max model len <count:max_model_len>"),
@@ -121,10 +129,10 @@ TEXTS: tuple[MessageText, ...] = (
     _text("estimate_off", "CUDA graph memory profiling is disabled", r"increasing --gpu-memory-utilization from <number:gpu_memory_utilization> to "),
     _text("estimate_later", "--gpu-memory-utilization from", r"increase --gpu-memory-utilization from <number:gpu_memory_utilization> to "),
     # -- what was started
-    _text("engine", "LLM engine", r"Initializing (?:a V[01]|an) LLM engine (?:\(v?<word:vllm_version>\) )?with config"),
-    _text("server", "server version", r"vLLM (?:API )?server version v?<word:vllm_version>"),
+    _text("engine", "LLM engine", r"Initializing (?:a V[01]|an) LLM engine (?:\(v?<release:vllm_version>\) )?with config"),
+    _text("server", "server version", r"vLLM (?:API )?server version v?<release:vllm_version>"),
     _text("arguments", "args: ", r"non-default args: \{|\bargs: Namespace\("),
-    _text("logo", " version ", r"█ +version +v?<word:vllm_version>"),
+    _text("logo", " version ", r"█ +version +v?<release:vllm_version>"),
     _text("logo_model", "█ ", r"█ +model +<word:model_name>"),
     _text("serving", "serving model", r"vLLM server version [^\s,]+, serving model <word:model_name>"),
     _text("environment", "vLLM Version", r"vLLM Version *: *v?<word:environment_version>"),

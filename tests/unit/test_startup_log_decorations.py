@@ -147,3 +147,51 @@ def test_a_rank_is_named_as_its_process_is(prefix: str, rank: str) -> None:
     log = read_startup_log(f"{prefix} INFO 09-01 10:00:00 [gpu_worker.py:773] Available KV cache memory: 1.0 GiB")
 
     assert [one.rank for one in log.ranks] == [rank]
+
+
+def test_a_page_sources_entities_are_characters() -> None:
+    line = "INFO 10-09 07:30:30 [core.py:77] Initializing a V1 LLM engine (v0.11.0) with config: model=&#39;org/M&#39;, max_seq_len=4096"
+
+    log = read_startup_log(line)
+
+    assert (log.model_name, log.max_model_len) == ("org/M", 4096)
+
+
+@pytest.mark.parametrize("labels", ["", '"{""app"":""vllm""}",'], ids=["lines", "with labels"])
+def test_a_table_exported_with_times_behind_its_lines_keeps_the_last_number(labels: str) -> None:
+    lines = (
+        f"{labels}2025-10-09T07:30:17Z,(APIServer pid=1) INFO 10-09 07:32:03 [loggers.py:147] Engine 000: vllm cache_config_info "
+        "with initialization after num_gpu_blocks is: 31225,1760000000000000025\n"
+        f'{labels}2025-10-09T07:30:17Z,"INFO 10-09 07:31:39 [kv_cache_utils.py:1087] GPU KV cache size: 499,600 tokens",1760000000000000014\n'
+    )
+
+    log = read_startup_log(lines)
+
+    assert (log.num_gpu_blocks, log.kv_cache_tokens, log.block_size) == (31225, 499_600, 16)
+
+
+@pytest.mark.parametrize(
+    ("torn", "fact"),
+    [
+        ("ocks: 3474, # CPU blocks: 2730", "num_gpu_blocks"),  # the second number is not the first
+        ("INFO 04-29 10:00:05 [api_server.py:1043] vLLM API server version 0.", "vllm_version"),
+        ("num_gpu_blocks is: 312252025-10-09T07:30:17Z {app=vllm}", "num_gpu_blocks"),
+        ("INFO 1-1 [core.py:7] Initializing a V1 LLM engine (v0.9.2) with config: model='org/M-Instruction=None, dtype=torch.half'", "model_name"),
+    ],
+)  # fmt: skip
+def test_what_a_cut_or_a_lost_line_end_tore_is_no_fact(torn: str, fact: str) -> None:
+    assert getattr(read_startup_log(torn), fact) is None
+
+
+def test_an_escaped_line_end_is_no_part_of_a_name() -> None:
+    assert (
+        read_startup_log("INFO [utils.py:344]   █▄█▀ █     █     █     █  model   Qwen/Qwen3-32B\\n").model_name
+        == "Qwen/Qwen3-32B"
+    )
+    assert read_startup_log("Starting to load model Qwen/Qwen3-8B…\n").model_name == "Qwen/Qwen3-8B"
+
+
+def test_overridden_blocks_are_the_blocks() -> None:
+    text = "INFO 10-02 [kv_cache_utils.py:806] Overriding num_gpu_blocks=5000 with num_gpu_blocks_override=100"
+
+    assert read_startup_log(text).num_gpu_blocks == 100
