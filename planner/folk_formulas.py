@@ -61,20 +61,6 @@ class CostClaim:
     claimed_mb: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitClaim:
-    """What an RTX 4090 is said to hold: `num_requests` of `length_tokens` at once."""
-
-    model: str
-    length_tokens: int
-    num_requests: int
-
-
-FIT_CLAIMS = (
-    FitClaim(model="meta-llama/Llama-2-7b-hf", length_tokens=2048, num_requests=4),
-    FitClaim(model="mistralai/Mistral-7B-Instruct-v0.2", length_tokens=4096, num_requests=6),
-    FitClaim(model="microsoft/Phi-3-mini-128k-instruct", length_tokens=8192, num_requests=12),
-)
 COST_CLAIMS = (
     CostClaim(model="meta-llama/Llama-2-7b-hf", claimed_mb=0.125),
     CostClaim(model="mistralai/Mistral-7B-Instruct-v0.2", claimed_mb=0.118),

@@ -12,22 +12,22 @@ from pages.parts.language import t
 from pages.parts.learn_lesson import Exercise, Lesson, Slip, Trap
 from pages.parts.learn_state import Learner, key
 from pages.parts.said import said
+from planner import field_table
 from planner.answer import Plan
-from planner.folk_formulas import FIT_CLAIMS, FitClaim
+from planner.facts import Estimate
 from planner.gpu_catalog import find_gpu
+from planner.request import PlanRequest
+from planner.units import GIB, KIB
 
 _QUIET = {"displayModeBar": False}
 _MODEL, _CARD = "Qwen/Qwen3-8B", "L40S"
 _LOW, _HIGH = 0.90, 0.95
+_LENGTH = 8192  # tokens
+_RELEASE = PlanRequest(model_id=_MODEL).vllm_version
 
 
 def budget(learner: Learner) -> Lesson:
     """Lesson 7: from the card to the pool."""
-    low, high = (
-        numbers.plan_of(_MODEL, gpu=_CARD, gpu_memory_utilization=share, max_model_len=8192) for share in (_LOW, _HIGH)
-    )
-    gained = high.pool.tokens - low.pool.tokens
-    total = low.gpu_total.best_bytes
     return Lesson(
         slug="budget",
         goal=t("Follow the budget from the card's total to the pool, and say what one step of a flag buys."),
@@ -39,40 +39,56 @@ def budget(learner: Learner) -> Lesson:
             "max_num_batched_tokens a step, so the peak is known when the engine starts. What other processes hold is outside, "
             "but it must fit into the rest of the card. Move the share and watch which part moves."
         ),
-        figure=partial(_budget_figure, learner),
-        exercise=Exercise(
-            question=t(
-                "{model} on an {card} with {total} seen by CUDA. One token costs {cost} KiB. How many more tokens fit when "
-                "gpu_memory_utilization goes from {low} to {high}?",
-                model="Qwen3-8B",
-                card=_CARD,
-                total=words.gib(total),
-                cost=f"{low.pool.kv_bytes_per_token / 1024:g}",
-                low=f"{_LOW:.2f}",
-                high=f"{_HIGH:.2f}",
-            ),
-            answer=gained,
-            unit=t("tokens"),
-            tolerance=0.03,
-            slips=(
-                Slip(value=high.pool.tokens, text=t("That is the whole pool. Only the difference was asked for.")),
-                Slip(
-                    value=total * _HIGH / low.pool.kv_bytes_per_token,
-                    text=t("The weights and the rest come off first."),
-                ),
-            ),
-            hint=t("All parts but the pool stay as they are. What is 0.05 of the card, in tokens?"),
-            explanation=t(
-                "0.05 × {total} = {step}; over {cost} bytes a token that is {answer} tokens, in whole blocks.",
-                total=words.gib(total),
-                step=words.gib(total * (_HIGH - _LOW)),
-                cost=f"{low.pool.kv_bytes_per_token:,}",
-                answer=f"{gained:,}",
-            ),
+        figure=partial(_figure, learner),
+        exercise=_exercise(),
+        traps=(
+            _default_trap(),
+            _usable_trap(),
+            _context_trap(),
+            _worked_trap(),
+            _table_trap(),
+            _quantised_trap(),
+            _eighty_percent_trap(),
         ),
-        traps=(_default_trap(), _usable_trap(), _worked_trap(), _table_trap(), _eighty_percent_trap()),
         discussion=t("Two engines share a card with 0.45 each. Why may the second still refuse to start?"),
     )
+
+
+def _exercise() -> Exercise:
+    low, high = (_at_share(share) for share in (_LOW, _HIGH))
+    gained, total = high.pool.tokens - low.pool.tokens, low.gpu_total.best_bytes
+    cost = low.pool.kv_bytes_per_token
+    return Exercise(
+        question=t(
+            "{model} on an {card} with {total} seen by CUDA. One token costs {cost} KiB. How many more tokens fit when "
+            "gpu_memory_utilization goes from {low} to {high}?",
+            model="Qwen3-8B",
+            card=_CARD,
+            total=words.gib(total),
+            cost=f"{cost / KIB:g}",
+            low=f"{_LOW:.2f}",
+            high=f"{_HIGH:.2f}",
+        ),
+        answer=gained,
+        unit=t("tokens"),
+        tolerance=0.03,
+        slips=(
+            Slip(value=high.pool.tokens, text=t("That is the whole pool. Only the difference was asked for.")),
+            Slip(value=total * _HIGH / cost, text=t("The weights and the rest come off first.")),
+        ),
+        hint=t("All parts but the pool stay as they are. What is 0.05 of the card, in tokens?"),
+        explanation=t(
+            "0.05 × {total} = {step}; over {cost} bytes a token that is {answer} tokens, in whole blocks.",
+            total=words.gib(total),
+            step=words.gib(total * (_HIGH - _LOW)),
+            cost=f"{cost:,}",
+            answer=f"{gained:,}",
+        ),
+    )
+
+
+def _at_share(share: float) -> Plan:
+    return numbers.plan_of(_MODEL, gpu=_CARD, gpu_memory_utilization=share, max_model_len=_LENGTH)
 
 
 def _share_by_default(version: str) -> object:
@@ -97,17 +113,20 @@ def _usable_trap() -> Trap:
     found = [find_gpu(card) for card in cards]
     return Trap(
         claim=t("Usable memory is 90 to 95 % of the marketed size."),
-        exact="; ".join(
+        exact=words.listed_long(
             t(
-                "{card}: {total} of {marketed} GB",
+                "{card}: {total} of “{marketed} GB”, {percent}",
                 card=gpu.name,
                 total=words.gib(gpu.total.best_bytes),
-                marketed=f"{gpu.marketed_gb or 0:g}",
+                marketed=f"{marketed:g}",
+                percent=f"{gpu.total.best_bytes / (marketed * GIB):.0%}",
             )
             for gpu in found
+            if (marketed := gpu.marketed_gb)
         ),
         why=t(
-            "Take the driver's total, not a percentage: error correction and the driver take different amounts from each card."
+            "Take the driver's total, not a percentage: error correction and the driver take different amounts from each card. The “GB” "
+            "on its box are nearer to GiB."
         ),
     )
 
@@ -120,7 +139,7 @@ def _worked_trap() -> Trap:
             "{pool} of pool, {tokens} tokens, {requests} requests on an RTX 4090.",
             pool=words.gib(plan.ranks[0].kv_pool.best_bytes),
             tokens=f"{plan.pool.tokens:,}",
-            requests=words.concurrency(plan.pool.max_concurrency),
+            requests=words.three_digits(plan.pool.max_concurrency),
         ),
         why=t(
             "Near, by luck: weights in GiB are less than 14, and peak, graphs and the share of the card take it back."
@@ -128,37 +147,78 @@ def _worked_trap() -> Trap:
     )
 
 
-def _table_trap() -> Trap:
-    rows = [
-        (claim, numbers.plan_of(claim.model, gpu=numbers.SMALL_CARD, max_model_len=claim.length_tokens))
-        for claim in FIT_CLAIMS
-    ]
+def _context_trap() -> Trap:
+    cards = (numbers.SMALL_CARD, _CARD, "H100 80GB SXM")
+    lines = [(card, _context(numbers.plan_of(_MODEL, gpu=card, max_model_len=_LENGTH))) for card in cards]
     return Trap(
-        claim=t(
-            "On 24 GB: {rows}.",
-            rows="; ".join(f"{_name(claim)} {claim.length_tokens:,} × {claim.num_requests}" for claim, _ in rows),
-        ),
-        exact="; ".join(
-            t("{model} {times} at {length}", model=_name(claim), times=_times(plan), length=f"{claim.length_tokens:,}")
-            for claim, plan in rows
+        claim=t("The CUDA context takes 0.5 to 1 GB of vLLM's budget."),
+        exact=words.listed_long(
+            t("{card}: {size} ({band})", card=card, size=words.gib(line.best_bytes), band=words.band(line))
+            for card, line in lines
         ),
         why=t(
-            "The first two hold with room. Phi-3 keeps a KV head for each head, so 12 requests of 8,192 tokens do not fit."
+            "It is gone before vLLM takes its first look at the card, so it comes out of what the share leaves free, not of the "
+            "budget. Communication buffers and workspaces come out of the budget."
         ),
     )
 
 
-def _name(claim: FitClaim) -> str:
-    return claim.model.rpartition("/")[2]
+def _context(plan: Plan) -> Estimate:
+    return next(line.estimate for line in plan.ranks[0].lines if line.name == "context")
 
 
-def _times(plan: Plan) -> str:
-    return words.concurrency(plan.pool.max_concurrency)
+def _table_trap() -> Trap:
+    found = field_table.rows(_RELEASE)
+    return Trap(
+        claim=t(
+            "On 24 GB: {rows}.",
+            rows=words.listed_long(
+                f"{row.claim.title} {row.claim.length_tokens:,} × {row.claim.num_requests}" for row in found
+            ),
+        ),
+        exact=words.listed_long(
+            t(
+                "{model} {times} at {length}",
+                model=row.claim.title,
+                times=words.concurrency(row.max_concurrency),
+                length=f"{row.claim.length_tokens:,}",
+            )
+            for row in found
+        ),
+        why=t(
+            "The first three hold, two of them with room. Phi-3 keeps a KV head for each head, so 12 requests of 8,192 tokens do "
+            "not fit."
+        ),
+    )
+
+
+def _quantised_trap() -> Trap:
+    plain, weights, cache = (
+        numbers.plan_of(_MODEL, gpu=_CARD, max_model_len=_LENGTH, **flags).pool.max_concurrency
+        for flags in ({}, {"quantization": "fp8_per_tensor"}, {"kv_cache_dtype": "fp8"})
+    )
+    return Trap(
+        claim=t("Quantise the weights, and twice as many requests run at once."),
+        exact=t(
+            "{model} on an {card}: {plain} requests of {length} tokens as it is, {weights} with 8-bit weights, {cache} with an "
+            "8-bit cache.",
+            model="Qwen3-8B",
+            card=_CARD,
+            plain=words.three_digits(plain),
+            length=f"{_LENGTH:,}",
+            weights=words.three_digits(weights),
+            cache=words.three_digits(cache),
+        ),
+        why=t(
+            "The pool grows by what the weights give up, while a token still costs the same; an 8-bit cache halves that cost, "
+            "maybe at some quality."
+        ),
+    )
 
 
 def _eighty_percent_trap() -> Trap:
     small, large = (
-        numbers.plan_of(_MODEL, gpu=_CARD, max_model_len=8192, max_num_batched_tokens=budget)
+        numbers.plan_of(_MODEL, gpu=_CARD, max_model_len=_LENGTH, max_num_batched_tokens=budget)
         for budget in (2048, 16384)
     )
     return Trap(
@@ -175,7 +235,7 @@ def _eighty_percent_trap() -> Trap:
     )
 
 
-def _budget_figure(learner: Learner) -> None:
+def _figure(learner: Learner) -> None:
     share = st.slider(
         "gpu_memory_utilization",
         0.50,
@@ -185,36 +245,40 @@ def _budget_figure(learner: Learner) -> None:
         key=key("budget_share"),
         help=t("A share of the card's total."),
     )
-    plan = _own_plan(learner, share)
-    if plan is None:
-        return
+    plan, model = learner.plan_at(share), learner.model_id
+    if plan is None or not plan.will_start:
+        if plan is not None:
+            st.warning(f"**{words.plain(model)}**: {words.plain(said(plan.reason))}", icon=":material/cancel:")
+        st.caption(t("The figure shows {model} in its place.", model=_MODEL))
+        plan, model = _at_share(share), _MODEL
     rank = plan.ranks[plan.bounding_rank]
-    if not plan.will_start:
-        st.warning(f"**{words.plain(learner.model_id)}**: {words.plain(said(plan.reason))}", icon=":material/cancel:")
-        return
-    st.markdown(
-        t(
-            "**{model}** on {card}: {pool} for the pool, {tokens} tokens.",
-            model=words.plain(learner.model_id),
-            card=words.plain(said(plan.gpu_name)),
-            pool=words.gib(rank.kv_pool.best_bytes),
-            tokens=f"{plan.pool.tokens:,}",
-        )
-    )
+    st.markdown(_pool_words(plan, model, words.gib(rank.kv_pool.best_bytes)))
     figure = charts.budget_waterfall(rank)
     st.plotly_chart(figure, key=key("budget_chart"), config=_QUIET, alt=charts.budget_alt(rank))
 
 
-def _own_plan(learner: Learner, share: float) -> Plan | None:
-    """The learner's own model on the Plan page's card and number of cards, at another share of it."""
-    if learner.plan is None:
-        return None
-    flags = learner.request.flags
-    length = min(8192, learner.facts.max_position) if learner.facts is not None else 8192
-    return learner.plan_with(
-        learner.request.gpu,
-        gpu_memory_utilization=share,
-        tensor_parallel_size=flags.tensor_parallel_size,
-        pipeline_parallel_size=flags.pipeline_parallel_size,
-        max_model_len=length,
+def _pool_words(plan: Plan, model_id: str, pool: str) -> str:
+    """What the pool of `plan` holds: tokens, or requests where nothing grows with tokens."""
+    model, card = words.plain(model_id), words.plain(said(plan.gpu_name))
+    if not plan.pool.groups:
+        return t(
+            "**{model}** on {card}: {pool} are left, but this model keeps no KV cache, so nothing fills them.",
+            model=model,
+            card=card,
+            pool=pool,
+        )
+    if not plan.pool.kv_bytes_per_token and plan.pool.state_bytes_per_request:
+        return t(
+            "**{model}** on {card}: {pool} for the pool, the states of {requests} requests.",
+            model=model,
+            card=card,
+            pool=pool,
+            requests=f"{plan.pool.max_concurrency:,.0f}",
+        )
+    return t(
+        "**{model}** on {card}: {pool} for the pool, {tokens} tokens.",
+        model=model,
+        card=card,
+        pool=pool,
+        tokens=f"{plan.pool.tokens:,}",
     )

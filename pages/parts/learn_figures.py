@@ -8,6 +8,7 @@ import numpy as np
 import plotly.graph_objects as go  # type: ignore[import-untyped]  # plotly ships no types
 
 from live.chunks import Numbers
+from pages.parts import words
 from pages.parts.language import t
 from pages.parts.learn_numbers import FolkAndExact, PoolUse, SharedRun
 from pages.parts.simulate_charts import BLUE, GREY, INK, ORANGE, RED, SKY
@@ -27,9 +28,9 @@ def role_bars(parts: Sequence[tuple[str, int]]) -> go.Figure:
             y=[name for name, _ in ordered],
             x=[size / GIB for _, size in ordered],
             marker_color=BLUE,
-            texttemplate="%{x:.3s} GiB",
+            text=[words.small_bytes(size) for _, size in ordered],
             textposition="auto",
-            hovertemplate="%{y}: %{x:.4s} GiB<extra></extra>",
+            hovertemplate="%{y}: %{text}<extra></extra>",
         )
     )
     figure.update_xaxes(ticksuffix=" GiB", fixedrange=True, rangemode="tozero", nticks=6)

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from planner.active_parameters import active_parameters
 from planner.answer import Plan
 from planner.block_hashes import Piece
 from planner.contiguous import POLICIES, simulate_contiguous
 from planner.facts import PlanError
 from planner.folk_formulas import folk_kv_bytes_per_token
+from planner.gpu_catalog import find_gpu
 from planner.inventory import ModelDocuments, ModelFacts
 from planner.model_catalog import catalogue_documents, config_documents
 from planner.planning import answer
@@ -20,6 +22,8 @@ from planner.request import EngineFlags, PlanRequest
 from planner.sequence import SimulatedRequest
 from planner.simulate import SimulationResult, simulate
 from planner.simulator_config import SimulatorConfig
+from planner.step_time import Roofline
+from planner.tiers import OffloadConfig, Tier
 from planner.v0_schedule import V0Config, V0Frame, simulate_v0
 from planner.workload import LengthDistribution, WorkloadSpec, draw_workload
 
@@ -49,6 +53,7 @@ class FolkAndExact:
     exact_bytes: int
     window_tokens: int | None = None  # the longest window of layers that keep only their latest tokens
     has_windows_only: bool = False  # no layer keeps all tokens
+    state_bytes: int = 0  # of one request, however long: what linear layers keep
 
     @property
     def factor(self) -> float | None:
@@ -73,6 +78,15 @@ class SharedRun:
     num_requests: int
     with_sharing: int
     without_sharing: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch:
+    """Seconds until keys and values are on the card again: from each tier below it, and computed anew."""
+
+    size_bytes: int
+    tier_seconds: tuple[float, ...]
+    recompute_seconds: float
 
 
 @lru_cache(maxsize=512)
@@ -120,6 +134,7 @@ def folk_and_exact(model_id: str, facts: ModelFacts, plan: Plan) -> FolkAndExact
         exact_bytes=exact,
         window_tokens=max((group.sliding_window or 0 for group in windows), default=None),
         has_windows_only=has_windows_only,
+        state_bytes=plan.pool.state_bytes_per_request,
     )
 
 
@@ -226,3 +241,24 @@ def refused(model_id: str, **flags: Any) -> str | None:
     except PlanError as problem:
         return problem.text
     return None
+
+
+def fetch(model_id: str, gpu: str, num_tokens: int, gb_per_second: Sequence[float]) -> Fetch:
+    """How long the keys and values of `num_tokens` take from tiers of those speeds, and computed again on `gpu`."""
+    plan, facts = planned(model_id, gpu=gpu, flags=EngineFlags(max_model_len=num_tokens))
+    size = plan.pool.kv_bytes_per_token
+    time = Roofline.of_card(
+        find_gpu(gpu),
+        weight_bytes=plan.ranks[0].weights.parameter_bytes,
+        kv_bytes_per_token=size,
+        num_parameters=active_parameters(facts),
+    )
+    tiers = tuple(Tier(name="", capacity_bytes=0, bytes_per_second=each * 1e9) for each in gb_per_second)
+    below = OffloadConfig(
+        tiers=tiers, block_bytes=size, recompute_seconds_per_token=time.recompute_seconds_per_token
+    )  # "blocks" of one token
+    return Fetch(
+        size_bytes=num_tokens * size,
+        tier_seconds=tuple(below.move_seconds(tier, num_tokens) for tier in tiers),
+        recompute_seconds=below.recompute_seconds(num_tokens),
+    )

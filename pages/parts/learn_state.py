@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import streamlit as st
 
-from pages.parts import state
+from pages.parts import learn_progress, state, words
 from pages.parts.language import t
 from pages.parts.learn_lesson import Attempt
 from pages.parts.page_state import PageState
 from pages.parts.said import said
 from planner.answer import Plan
+from planner.calibration import Calibration
 from planner.facts import PlanError
 from planner.inventory import ModelDocuments, ModelFacts
 from planner.planning import answer
@@ -21,6 +21,7 @@ from planner.request import EngineFlags, PlanRequest
 
 SLUGS = ("weights", "token", "attention", "paging", "sharing", "preemption", "budget", "live")
 _ROOMY_CARD = "B300 288GB"
+_FLAGS_OF_MODEL = ("dtype", "quantization", "language_model_only", "enable_expert_parallel")  # what its weights follow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,23 +33,45 @@ class Learner:
     request: PlanRequest
     facts: ModelFacts | None
     plan: Plan | None
-    is_example: bool = False  # the Plan page has no plan of its own now
+    calibration: Calibration | None = None
+    is_example: bool = False  # the Plan page has no model now
+    has_own_flags: bool = True  # the Plan page's flags make a plan
 
-    def plan_with(self, gpu: str | None = None, **flags: Any) -> Plan | None:  # by vLLM's names
-        """The plan of the model on a card with room, or on `gpu`, with `flags`; None where the model allows none."""
-        longest = 1024 if self.facts is None else min(1024, self.facts.max_position)
-        request = PlanRequest(
-            model_id=self.model_id,
-            config_json=self.request.config_json,
-            vllm_version=self.request.vllm_version,
-            gpu=gpu or _ROOMY_CARD,
-            flags=EngineFlags(**({"max_model_len": longest} | flags)),
+    def plan_with(self, **flags: Any) -> Plan | None:  # by vLLM's names
+        """The plan of the model on a card with room, with `flags`; None where the model allows none."""
+        own = {name: getattr(self.request.flags, name) for name in _FLAGS_OF_MODEL}
+        request = replace(
+            self.request,
+            gpu=_ROOMY_CARD,
+            gpu_memory_bytes=None,
+            calibration=None,
+            flags=EngineFlags(**(own | {"max_model_len": self.length_up_to(1024)} | flags)),
         )
+        return self.plan_of(request)
+
+    def plan_at(self, share: float) -> Plan | None:
+        """The Plan page's own plan at `gpu_memory_utilization` = `share`; None where there is none."""
+        flags = self.request.flags
+        own = replace(
+            flags,
+            gpu_memory_utilization=share,
+            kv_cache_memory_bytes=None,
+            num_gpu_blocks_override=None,
+            max_model_len=flags.max_model_len or self.length_up_to(8192),
+        )
+        return self.plan_of(replace(self.request, flags=own), self.calibration)
+
+    def plan_of(self, request: PlanRequest, calibration: Calibration | None = None) -> Plan | None:
+        """The plan of `request`; None, and a sentence on the page, where the model allows none."""
         try:
-            return answer(request, self.documents)[0]
+            return answer(request, self.documents, calibration=calibration)[0]
         except PlanError as problem:
-            st.info(said(problem.text), icon=":material/info:")
+            st.info(words.plain(said(problem.text)), icon=":material/info:")
             return None
+
+    def length_up_to(self, num_tokens: int) -> int:
+        """`num_tokens`, or the model's own longest length where that is less."""
+        return num_tokens if self.facts is None else min(num_tokens, self.facts.max_position)
 
 
 def titles() -> dict[str, str]:
@@ -70,23 +93,41 @@ key, value, keep, take = _PAGE.key, _PAGE.value, _PAGE.keep, _PAGE.take
 
 
 def learner() -> Learner:
-    """The Plan page's model; its first example where that page has none."""
+    """The Plan page's model; without its flags where they make no plan, and the first example where there is no model."""
     answered = state.answer()
     if isinstance(answered, PlanError):
-        from planner.model_catalog import catalogue_documents  # noqa: PLC0415 - only where the form makes no plan
-
-        request = state.FIRST_REQUEST
-        documents = catalogue_documents(request.model_id)
-        plan, facts = answer(request, documents)
-        return Learner(
-            model_id=request.model_id, documents=documents, request=request, facts=facts, plan=plan, is_example=True
-        )
+        return _model_alone() or _first_example()
     return Learner(
         model_id=answered.request.model_id,
         documents=answered.documents,
         request=answered.request,
         facts=answered.model,
         plan=answered.plan,
+        calibration=answered.calibration,
+    )
+
+
+def _model_alone() -> Learner | None:
+    """The Plan page's model with vLLM's defaults on the first example's card; None where it has none."""
+    try:
+        documents = state.current_model().documents
+        request = replace(state.FIRST_REQUEST, model_id=documents.model_id)
+        plan, facts = answer(request, documents)
+    except PlanError:
+        return None
+    return Learner(
+        model_id=request.model_id, documents=documents, request=request, facts=facts, plan=plan, has_own_flags=False
+    )
+
+
+def _first_example() -> Learner:
+    from planner.model_catalog import catalogue_documents  # noqa: PLC0415 - only where the form has no model
+
+    request = state.FIRST_REQUEST
+    documents = catalogue_documents(request.model_id)
+    plan, facts = answer(request, documents)
+    return Learner(
+        model_id=request.model_id, documents=documents, request=request, facts=facts, plan=plan, is_example=True
     )
 
 
@@ -139,6 +180,16 @@ def num_solved() -> int:
 
 
 def progress_json() -> str:
-    """The session's progress as JSON: each lesson with tries, whether it was solved, and what help was used."""
-    rows = [{"lesson": slug, **asdict(attempt(slug))} for slug in SLUGS]
-    return json.dumps({"lessons": rows, "num_solved": num_solved(), "num_lessons": len(SLUGS)}, indent=1)
+    """The session's progress as a file."""
+    return learn_progress.to_json({slug: attempt(slug) for slug in SLUGS})
+
+
+def take_progress() -> None:
+    """Go on from the progress file that was just given; what is wrong with it is kept for the page to say."""
+    given = value("progress_file")
+    if given is None:
+        return
+    try:
+        keep("attempts", learn_progress.from_json(given.getvalue(), SLUGS))
+    except PlanError as problem:
+        keep("progress_problem", problem.text)

@@ -9,15 +9,21 @@ from urllib.parse import urlencode
 import pandas as pd
 import streamlit as st
 
-from pages.parts import learn_state, report_learn, words
+from pages.parts import learn_state, report_learn, state, words
 from pages.parts.language import t
-from pages.parts.learn_bill import attention_kinds, cost_of_a_token, weights
-from pages.parts.learn_blocks import paging, preemption, sharing
+from pages.parts.learn_answer import read_answer
+from pages.parts.learn_attention import attention_kinds
 from pages.parts.learn_budget import budget
 from pages.parts.learn_lesson import Attempt, Exercise, Grade, Lesson, after, answer_words, grade
 from pages.parts.learn_live import reading
+from pages.parts.learn_paging import paging
+from pages.parts.learn_preemption import preemption
+from pages.parts.learn_sharing import sharing
 from pages.parts.learn_state import Learner, key
+from pages.parts.learn_token import cost_of_a_token
+from pages.parts.learn_weights import weights
 from pages.parts.report_button import About, report_button
+from pages.parts.said import said
 from planner.facts import PlanError
 
 _MAKERS: dict[str, Callable[[Learner], Lesson]] = {
@@ -55,6 +61,12 @@ def outline() -> None:
         )
     solved, total = learn_state.num_solved(), len(learn_state.SLUGS)
     st.progress(solved / total, text=t("{solved} of {total} exercises solved", solved=solved, total=total))
+    _progress_files()
+    st.toggle(t("Teacher's view"), key=key("is_teacher"), persist_state="session")
+
+
+def _progress_files() -> None:
+    """Save the progress, and go on from one that was saved."""
     st.download_button(
         t("Download my progress"),
         data=learn_state.progress_json(),
@@ -64,7 +76,17 @@ def outline() -> None:
         icon=":material/download:",
         on_click="ignore",
     )
-    st.toggle(t("Teacher's view"), key=key("is_teacher"), persist_state="session")
+    problem = learn_state.take("progress_problem")
+    with st.expander(t("Go on from a saved progress"), expanded=problem is not None, key=key("progress_place")):
+        st.file_uploader(
+            t("The file that the button above saved"),
+            type="json",
+            max_upload_size=1,
+            key=key("progress_file"),
+            on_change=learn_state.take_progress,
+        )
+        if problem is not None:
+            st.error(said(problem), icon=":material/error:")
 
 
 def lesson(slug: str, learner: Learner) -> None:
@@ -79,10 +101,7 @@ def lesson(slug: str, learner: Learner) -> None:
             model=words.plain(learner.model_id),
         )
     )
-    if learner.is_example:
-        st.info(
-            t("The Plan page has no plan now, so its first example stands in for your model."), icon=":material/info:"
-        )
+    _stand_in(learner)
     st.header(learn_state.titles()[slug], anchor=False)
     st.markdown(f"*{shown.goal}*")
     st.markdown(shown.text)
@@ -96,17 +115,30 @@ def lesson(slug: str, learner: Learner) -> None:
     _neighbours(slug)
 
 
+def _stand_in(learner: Learner) -> None:
+    """Say what stands in where the Plan page makes no plan."""
+    if learner.is_example:
+        text = t("The Plan page has no plan now, so its first example stands in for your model.")
+    elif not learner.has_own_flags:
+        text = t(
+            "The Plan page's flags make no plan now, so the lessons take your model with vLLM's defaults on an H100."
+        )
+    else:
+        return
+    st.info(text, icon=":material/info:")
+
+
 def _exercise(shown: Lesson) -> None:
     exercise, attempt = shown.exercise, learn_state.attempt(shown.slug)
     st.subheader(t("Exercise"), anchor=False)
     st.markdown(exercise.question)
-    given = _answer_field(shown.slug, exercise)
+    _answer_field(shown.slug, exercise)
     with st.container(horizontal=True, gap="small"):
         _button("check", t("Check"), ":material/done:", _check, shown, type="primary")
         _button("hint", t("Hint"), ":material/lightbulb:", learn_state.note_hint, shown.slug)
         if attempt.num_tries >= _TRIES_BEFORE_ANSWER and not attempt.is_solved:
             _button("answer", t("Show the answer"), ":material/visibility:", learn_state.note_answer, shown.slug)
-    _feedback(shown, given)
+    _feedback(shown)
 
 
 def _button(name: str, label: str, icon: str, act: Callable[..., None], about: Lesson | str, **looks: Any) -> None:
@@ -114,39 +146,49 @@ def _button(name: str, label: str, icon: str, act: Callable[..., None], about: L
     st.button(label, key=key(f"{name}_{slug}"), icon=icon, on_click=act, args=(about,), **looks)
 
 
-def _answer_field(slug: str, exercise: Exercise) -> float | None:
+def _answer_field(slug: str, exercise: Exercise) -> None:
     if exercise.choices:
-        return st.radio(
+        st.radio(
             t("Your answer"),
             range(len(exercise.choices)),
             index=None,
             format_func=lambda place: exercise.choices[place],
             key=key(f"given_{slug}"),
         )
-    return st.number_input(
-        t("Your answer ({unit})", unit=exercise.unit), value=None, key=key(f"given_{slug}"), width=260, format="%g"
-    )
+    else:
+        st.text_input(t("Your answer ({unit})", unit=exercise.unit), key=key(f"given_{slug}"), width=260, max_chars=60)
+
+
+def _given(shown: Lesson) -> float:
+    """What stands in the answer's field, in the exercise's unit; raises `PlanError` where that is no answer."""
+    given = learn_state.value(f"given_{shown.slug}")
+    if isinstance(given, str):
+        return read_answer(given, shown.exercise.unit)
+    if given is None:
+        raise PlanError("answer", None, t("Give an answer first."))
+    return float(given)
 
 
 def _check(shown: Lesson) -> None:
     """Grade what stands in the answer's field; a callback, so that the outline above knows of it."""
-    given = learn_state.value(f"given_{shown.slug}")
     try:
+        given = _given(shown)
         result = grade(shown.exercise, given)
-    except PlanError:
-        learn_state.keep("asks_for_answer", shown.slug)
+    except PlanError as problem:
+        learn_state.keep("answer_problem", (shown.slug, problem.text))
         return
     learn_state.keep_attempt(shown.slug, after(learn_state.attempt(shown.slug), given, result))
 
 
-def _feedback(shown: Lesson, given: float | None) -> None:
+def _feedback(shown: Lesson) -> None:
     attempt = learn_state.attempt(shown.slug)
-    if learn_state.take("asks_for_answer") == shown.slug:
-        st.warning(t("Give an answer first."), icon=":material/edit:")
+    slug, problem = learn_state.take("answer_problem") or (None, "")
+    if slug == shown.slug:
+        st.warning(said(problem), icon=":material/edit:")
     if attempt.used_hint and not attempt.is_solved:
         st.info(shown.exercise.hint, icon=":material/lightbulb:")
-    if attempt.last_given is not None and given == attempt.last_given:
-        _say(shown.exercise, grade(shown.exercise, given), attempt)
+    if attempt.last_given is not None and attempt.last_given == _readable(shown):
+        _say(shown, grade(shown.exercise, attempt.last_given), attempt)
     if attempt.saw_answer and not attempt.is_solved:
         st.info(
             t(
@@ -157,7 +199,20 @@ def _feedback(shown: Lesson, given: float | None) -> None:
         )
 
 
-def _say(exercise: Exercise, result: Grade, attempt: Attempt) -> None:
+def _readable(shown: Lesson) -> float | None:
+    """What stands in the answer's field; None where it is no answer."""
+    try:
+        return _given(shown)
+    except PlanError:
+        return None
+
+
+def _say(shown: Lesson, result: Grade, attempt: Attempt) -> None:
+    exercise = shown.exercise
+    typed = learn_state.value(f"given_{shown.slug}")
+    if isinstance(typed, str) and attempt.last_given is not None and not typed.replace(".", "", 1).isdecimal():
+        number = words.three_digits(attempt.last_given)
+        st.caption(t("Read as {number} {unit}.", number=number, unit=exercise.unit))
     if result.grading == "right":
         st.success(t("Right. {explanation}", explanation=exercise.explanation), icon=":material/check_circle:")
     elif result.grading == "near":
@@ -245,6 +300,7 @@ def _timing(lessons: Sequence[Lesson]) -> list[dict[str, object]]:
 
 
 def lesson_link(slug: str) -> str:
-    """The address that opens a lesson with the present model and flags."""
+    """The address that opens a lesson, not the teacher's view, with the present model and flags."""
     base = (st.context.url or "").split("?", 1)[0]
-    return f"{base}?{urlencode(st.query_params.to_dict() | {'lesson': slug})}"
+    query = {name: text for name, text in state.link_query("learn").items() if name != "teacher"}
+    return f"{base}?{urlencode(query | {'lesson': slug})}"

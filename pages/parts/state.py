@@ -129,12 +129,13 @@ def keep_link_extra(name: str, text: str | None) -> None:
 
 def write_link(page: str) -> None:
     """Put the form's present request and what `page` (its address, "" for the first) holds beside it into the address."""
-    query = _link_query(page)
+    query = link_query(page)
     if st.query_params.to_dict() != query:
         st.query_params.from_dict(query)
 
 
-def _link_query(page: str) -> dict[str, str]:
+def link_query(page: str) -> dict[str, str]:
+    """The parameters that bring the form's present request back on `page`, with what that page keeps beside it."""
     try:
         query = current_request().to_query()
     except PlanError:
@@ -149,7 +150,7 @@ def _link_query(page: str) -> dict[str, str]:
 def page_link() -> str | None:
     """The whole address that opens the present page as it is now; None where no browser has told its own."""
     base = (st.context.url or "").split("?", 1)[0]
-    return f"{base}?{urlencode(_link_query(urlsplit(base).path.strip('/')))}" if base else None
+    return f"{base}?{urlencode(link_query(urlsplit(base).path.strip('/')))}" if base else None
 
 
 def link(request: PlanRequest) -> str:

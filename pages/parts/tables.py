@@ -37,10 +37,21 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
 }
 
 ROLE_WORDS = {
-    "mlp": "MLP",
+    "embedding": mark("Embedding"),
     "head": mark("Output head"),
+    "attention": mark("Attention"),
+    "mlp": "MLP",
+    "experts": mark("Experts"),
+    "shared_experts": mark("Shared experts"),
+    "router": mark("Router"),
+    "norm": mark("Norms"),
     "mamba": mark("State-space layers"),
+    "indexer": mark("Indexer"),
+    "vision": mark("Vision tower"),
+    "audio": mark("Audio tower"),
+    "projector": mark("Projector"),
     "draft": mark("Draft layers"),
+    "other": mark("Other weights"),
 }
 GROUP_WORDS = {
     "full": mark("Full attention"),
@@ -68,12 +79,17 @@ def line_rows(lines: Sequence[BudgetLine]) -> list[Row]:
     ]
 
 
+def role_word(role: str) -> str:
+    """What weights of that role are called."""
+    return said(ROLE_WORDS.get(role, role))
+
+
 def role_rows(rank: RankPlan) -> list[Row]:
     """The weights of a card by what they are for, largest first."""
     roles = sorted(rank.weights.by_role, key=lambda pair: -pair[1])
     return [
         {
-            "Weights of": said(ROLE_WORDS.get(role, role.replace("_", " ").capitalize())),
+            "Weights of": role_word(role),
             "Size": num_bytes,
             "Exact bytes": num_bytes,
         }

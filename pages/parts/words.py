@@ -5,6 +5,7 @@ Pure text, no drawing. Inside the project a quantity stays an integer of bytes; 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import Literal
@@ -127,6 +128,21 @@ def three_digits(value: float | Decimal, rounding: Rounding = "nearest") -> str:
 def gib(num_bytes: float, rounding: Rounding = "nearest") -> str:
     """`num_bytes` as "15.0 GiB"."""
     return f"{three_digits(Decimal(num_bytes) / GIB, rounding)}{_GAP}GiB"
+
+
+def listed(parts: Iterable[str]) -> str:
+    """`parts` one after the other: "a, b, c"."""
+    return t(", ").join(parts)
+
+
+def listed_long(parts: Iterable[str]) -> str:
+    """`parts` that may hold commas themselves, one after the other: "a 1, b 2; c 3"."""
+    return t("; ").join(parts)
+
+
+def signed_percent(fraction: float) -> str:
+    """`fraction` as a change: "+3.9%", "−0.1%"."""
+    return f"{fraction:+.1%}".replace("-", _MINUS)
 
 
 def small_bytes(num_bytes: float) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import html
+import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.parts import learn_state, learn_view, report_learn
+from pages.parts import language_state, learn_state, learn_view, report_learn
 from pages.parts.learn_lesson import Lesson
 from pages.parts.learn_state import SLUGS, Learner
 from pages.parts.report_button import About, _report
@@ -17,7 +20,7 @@ from pages.parts.report_html import to_html
 from pages.parts.report_sections import Section
 from planner.model_catalog import catalogue_documents
 from planner.planning import answer
-from planner.request import PlanRequest
+from planner.request import EngineFlags, PlanRequest
 
 ROOT = Path(__file__).parents[2]
 OpenLesson = Callable[..., AppTest]
@@ -55,7 +58,7 @@ def give(app: AppTest, lesson: Lesson, given: float) -> AppTest:
     if lesson.exercise.choices:
         app.radio(key=key).set_value(int(given))
     else:
-        app.number_input(key=key).set_value(given)
+        app.text_input(key=key).set_value(f"{given:.6g}")
     return app.button(key=learn_state.key(f"check_{lesson.slug}")).click().run()
 
 
@@ -120,12 +123,114 @@ def test_lessons_take_the_model_of_the_link(open_lesson: OpenLesson) -> None:
     assert any("Mistral-7B" in each and "4.00 times less" in each for each in said)
 
 
-@pytest.mark.parametrize("slug", SLUGS)
-def test_lesson_draws_for_a_model_of_another_kind(open_lesson: OpenLesson, slug: str) -> None:
-    app = open_lesson(slug, model="Qwen/Qwen3-Next-80B-A3B-Instruct", gpu="GeForce RTX 4090")
+MAMBA = {
+    "architectures": ["Mamba2ForCausalLM"], "model_type": "mamba2", "torch_dtype": "bfloat16", "hidden_size": 2048,
+    "num_hidden_layers": 48, "state_size": 128, "conv_kernel": 4, "expand": 2, "head_dim": 64, "num_heads": 64,
+    "n_groups": 8, "vocab_size": 32768, "chunk_size": 256,
+}  # fmt: skip
+ENCODER = {
+    "architectures": ["BertModel"], "model_type": "bert", "torch_dtype": "float32", "hidden_size": 384,
+    "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 1536, "max_position_embeddings": 512,
+    "vocab_size": 30522, "type_vocab_size": 2,
+}  # fmt: skip
+KINDS = {
+    "states alone": PlanRequest(model_id="own/mamba", config_json=json.dumps(MAMBA), gpu="L40S"),
+    "no cache": PlanRequest(model_id="own/bert", config_json=json.dumps(ENCODER), gpu="L40S"),
+    "hybrid": PlanRequest(model_id="Qwen/Qwen3-Next-80B-A3B-Instruct", gpu="GeForce RTX 4090"),
+    "windows": PlanRequest(model_id="google/gemma-3-27b-it", gpu="H100 80GB SXM"),
+    "latents, far too large": PlanRequest(model_id="moonshotai/Kimi-K2-Instruct", gpu="T4"),
+    "refused": PlanRequest(model_id="community/Molmo-7B-D-bnb-nf4", gpu="L40S"),
+    "short and old": PlanRequest(model_id="openai-community/gpt2", gpu="T4"),
+    "flags that make no plan": PlanRequest(
+        model_id="Qwen/Qwen3-8B", gpu="L40S", flags=EngineFlags(tensor_parallel_size=3)
+    ),
+}
+OWN_LESSONS = ("weights", "token", "budget")  # the others' figures are of the catalogue's models
+NO_NUMBER = re.compile(r"(?<![A-Za-z])(nan|inf|None)(?![A-Za-z])|∞|[{}]|(?<![\d.,])0 (tokens|requests|个 token|个请求)")
+
+
+def texts_of(app: AppTest) -> list[str]:
+    """What the page says in sentences, captions, boxes and for those who do not see the figure."""
+    said = [each.value for kind in (app.markdown, app.caption, app.info, app.warning) for each in kind]
+    return said + [chart.proto.alt for chart in app.get("plotly_chart")]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_lessons_hold_for_every_kind_of_model(
+    open_lesson: OpenLesson, monkeypatch: pytest.MonkeyPatch, kind: str, language: str
+) -> None:
+    monkeypatch.setattr(language_state, "_OUTSIDE", language)
+    app = open_lesson(OWN_LESSONS[0], lang=language, **KINDS[kind].to_query())
+
+    for slug in OWN_LESSONS:
+        app.session_state[learn_state.key("lesson")] = slug
+        app.run()
+
+        assert not app.exception
+        assert len(app.get("plotly_chart")) == 1
+        assert [text for text in texts_of(app) if NO_NUMBER.search(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "slug", "said"),
+    [
+        ("states alone", "token", "each request holds a state of 49.7 MiB"),
+        ("states alone", "budget", "the states of 750 requests"),
+        ("no cache", "token", "so it needs no KV cache"),
+        ("no cache", "budget", "so nothing fills them"),
+        ("hybrid", "token", "Its layers with a state add 37.7 MiB a request"),
+        ("windows", "token", "they keep their latest 1,024 tokens"),
+        ("refused", "budget", "no quantisation method bitsandbytes"),
+        ("flags that make no plan", "token", "The Plan page's flags make no plan now"),
+    ],
+)
+def test_what_is_said_is_true_of_the_kind(open_lesson: OpenLesson, kind: str, slug: str, said: str) -> None:
+    app = open_lesson(slug, **KINDS[kind].to_query())
+
+    assert said in " ".join(texts_of(app)).replace("\N{NO-BREAK SPACE}", " ").replace("\\", "")
+
+
+def test_lessons_take_the_plan_pages_flags(open_lesson: OpenLesson) -> None:
+    query = {"model": "Qwen/Qwen3-8B", "gpu": "L4", "quantization": "fp8", "kv_cache_dtype": "fp8"}
+    weights = open_lesson("weights", **query)
+    token = open_lesson("token", **query)
+
+    assert any("8.79" in text for text in texts_of(weights))
+    assert any("`kv_cache_dtype` fp8 it is 72.0" in text for text in texts_of(token))
+
+
+@pytest.mark.parametrize("slug", ["attention", "paging", "sharing", "preemption", "live"])
+def test_other_lessons_draw_beside_any_model(open_lesson: OpenLesson, slug: str) -> None:
+    app = open_lesson(slug, **KINDS["states alone"].to_query())
 
     assert not app.exception
     assert app.header[0].value == learn_state.titles()[slug]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("24,3 GiB", "Right."), ("24,867 MiB", "Right."), ("much", "is no number"), ("24 blocks", "does not fit here")],
+)
+def test_answers_are_read_as_they_are_written(open_lesson: OpenLesson, given: str, said: str) -> None:
+    app = open_lesson("weights")
+    app.text_input(key=learn_state.key("given_weights")).set_value(given)
+    app.button(key=learn_state.key("check_weights")).click().run()
+
+    assert not app.exception
+    assert said in " ".join(each.value for kind in (app.success, app.warning) for each in kind)
+
+
+def test_learners_links_of_the_teachers_view_open_lessons_with_the_model(
+    open_lesson: OpenLesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(language_state, "_OUTSIDE", "zh")
+    app = open_lesson("weights", teacher="1", model="Qwen/Qwen3-0.6B", gpu="L4", lang="zh")
+
+    links = [dict(parse_qsl(urlsplit(each.value).query)) for each in app.code]
+    assert [link["lesson"] for link in links] == list(SLUGS)
+    assert all("teacher" not in link for link in links)
+    assert all((link["model"], link["gpu"], link["lang"]) == ("Qwen/Qwen3-0.6B", "L4", "zh") for link in links)
 
 
 def test_teachers_view_has_every_answer_and_link_within_the_time(
@@ -179,4 +284,4 @@ def test_a_model_that_does_not_fit_has_no_pool_below_zero(open_lesson: OpenLesso
 
     assert not app.exception
     assert any("more than the" in warning.value for warning in app.warning)
-    assert not any("for the pool" in text.value for text in app.markdown)
+    assert next(text.value for text in app.markdown if "for the pool" in text.value).startswith("**Qwen/Qwen3-8B**")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pages.parts import learn_bill
 from pages.parts import learn_numbers as numbers
+from pages.parts import learn_token
 from pages.parts.learn_state import Learner
 from planner.folk_formulas import shared_blocks_total
 from planner.model_catalog import catalogue_documents
@@ -73,4 +73,4 @@ def test_the_cost_of_a_token_is_said_of_every_shape_of_model(model_id: str, exac
     own = numbers.folk_and_exact(model_id, learner.facts, plan)
 
     assert own.exact_bytes == exact_kib * 1024
-    assert word in learn_bill.own_words(own)
+    assert word in learn_token.own_words(own)
