@@ -46,10 +46,11 @@ def _log() -> None:
     if not found:
         calibrate_sources.newcomer()
         return
-    dropped = calibrate_sources.choose_start(found)
-    if not calibrate_state.says_something(dropped.log):
-        calibrate_sources.nothing_read(dropped)
+    starts = tuple(each for each in found if calibrate_state.says_something(each.log))
+    calibrate_sources.nothing_read([each.name for each in found if not calibrate_state.says_something(each.log)])
+    if not starts:
         return
+    dropped = calibrate_sources.choose_start(starts)
     model_id, gpu = calibrate_sources.ask_for_the_rest(dropped)
     try:
         asked = calibrate_request.asked(dropped.log, model_id, gpu)
@@ -59,7 +60,7 @@ def _log() -> None:
         return
     report_calibrate.calibration(shown)
     calibrate_view.draw(shown)
-    calibrate_view.all_of_them(found, gpu)
+    calibrate_view.all_of_them(starts, gpu)
     calibrate_view.unread(dropped, asked.findings)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from pages.parts import calibrate_request, calibrate_state, state, watch_words, words
@@ -15,6 +17,7 @@ from planner.start_request import card_of_log, model_of, total_words
 from planner.startup_log import LARGEST_LOG_BYTES
 
 _LARGEST_LOG_MB = LARGEST_LOG_BYTES // 1_000_000
+_MOST_TOLD = 5
 _SOURCE_WORDS = {LOG: mark("A start-up log"), ENGINE: mark("The watched engine")}
 
 
@@ -118,16 +121,16 @@ def _told(dropped: Dropped) -> None:
         st.caption(" ".join(told))
 
 
-def nothing_read(dropped: Dropped) -> None:
-    """Say that the file holds no start of vLLM."""
-    name = words.plain(dropped.name)
-    st.info(
-        t(
-            "{name} holds no line in which vLLM says what a start took. Give its output from the start on, at log level INFO.",
-            name=name,
-        ),
-        icon=":material/info:",
-    )
+def nothing_read(names: Sequence[str]) -> None:
+    """Say which files hold no start of vLLM."""
+    for name in names[:_MOST_TOLD]:
+        st.info(
+            t(
+                "{name} holds no line in which vLLM says what a start took. Give its output from the start on, at log level INFO.",
+                name=words.plain(name),
+            ),
+            icon=":material/info:",
+        )
 
 
 def newcomer() -> None:

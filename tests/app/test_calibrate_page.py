@@ -12,6 +12,9 @@ from streamlit.testing.v1 import AppTest
 
 from live import monitor
 from live.calibration_store import FILE_SETTING, CalibrationStore
+from pages.parts import calibrate_sources
+from pages.parts.calibrate_state import Dropped
+from planner.startup_log import read_startup_log
 from tests.fakes.metrics_server import metrics_server, metrics_text
 from tests.start_logs import StartNumbers, start_log
 
@@ -208,6 +211,21 @@ def test_text_that_is_no_log_is_said_to_be_none(open_calibrate: OpenPage) -> Non
 
     assert not app.exception
     assert "holds no line" in said(app)
+
+
+def test_a_file_that_is_no_log_is_no_start_to_choose(
+    open_calibrate: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [("notes.md", "# How to run it"), ("start.log", start_log())]
+    dropped = tuple(Dropped(name=name, log=read_startup_log(text)) for name, text in given)
+    monkeypatch.setattr(calibrate_sources, "logs", lambda: dropped)
+
+    app = open_calibrate()
+
+    assert not app.exception
+    assert "notes.md holds no line" in said(app)
+    assert "Read: Qwen3-8B, vLLM 0.19.0, TP 1." in said(app)
+    assert [box.label for box in app.selectbox if box.label.startswith("Start, one of")] == []
 
 
 def test_a_start_outside_physics_is_refused_and_never_used(open_calibrate: OpenPage) -> None:
