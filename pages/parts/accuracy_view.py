@@ -145,13 +145,15 @@ def _start_table(rows: Sequence[Scored]) -> None:
         height=450,
         column_config={
             t("Start"): st.column_config.TextColumn(width="medium", pinned=True),
-            t("Source"): st.column_config.LinkColumn(display_text=t("log")),
+            t("Source"): st.column_config.TextColumn(width="medium"),
+            t("Link"): st.column_config.LinkColumn(display_text=t("log")),
             t("Logged, GiB"): st.column_config.NumberColumn(format="%.2f"),
             t("Predicted, GiB"): st.column_config.NumberColumn(format="%.2f"),
             t("Error, %"): st.column_config.NumberColumn(format="%.2f"),
         },
         alt=t("Every start with its logged and predicted pool, the error and its source"),
     )
+    st.caption(accuracy_words.source_note(rows))
 
 
 def bands(rows: Sequence[Scored]) -> None:

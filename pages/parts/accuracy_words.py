@@ -111,12 +111,23 @@ def _start_row(item: Scored, error: float) -> Row:
         t("Logged, GiB"): pool.logged if pool else None,
         t("Predicted, GiB"): round(pool.predicted, 2) if pool else None,
         t("In the band"): t("yes") if pool and pool.is_covered else t("no"),
-        t("Source"): address(item),
         t("Model"): item.model_id,
         t("Card"): f"{item.tensor_parallel_size * item.pipeline_parallel_size} × {item.gpu}",
         "vLLM": item.version,
-        t("Source in words"): item.source,
+        t("Source"): item.source,
+        t("Link"): address(item),
     }
+
+
+def source_note(rows: Sequence[Scored]) -> str:
+    """How many of the starts' sources are addresses: the others are named in words, and no link of theirs is missing."""
+    shown = [item for item in rows if pool_error(item) is not None]
+    linked = sum(address(item) is not None for item in shown)
+    return t(
+        "{linked} of {all} sources are addresses, which the last column opens; the others are named in words, without an address.",
+        linked=linked,
+        all=len(shown),
+    )
 
 
 def quantity_rows(rows: Sequence[Scored]) -> list[Row]:

@@ -99,7 +99,7 @@ def test_every_start_is_in_the_table_with_its_source(page: AppTest) -> None:
     frame = page.dataframe[0].value
 
     assert set(frame["Start"]) == {item.row_id for item, _ in compared(PREDICTED, "kv_pool")}
-    assert frame["Source in words"].str.len().min() > 0
+    assert frame["Source"].str.len().min() > 0
     assert frame["Error, %"].abs().is_monotonic_decreasing
 
 

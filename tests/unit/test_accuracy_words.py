@@ -62,13 +62,20 @@ def test_the_worst_start_comes_first_with_its_address() -> None:
     first, second = accuracy_words.start_rows(ROWS)
 
     assert (first["Start"], first["Error, %"], first["In the band"]) == ("far", 100.0, "no")
-    assert first["Source"] == "https://example.org/log"
+    assert first["Link"] == "https://example.org/log"
     assert first["Card"] == "2 × L4"
     assert (second["Start"], second["In the band"]) == ("near", "yes")
 
 
 def test_a_source_that_is_no_address_is_only_told() -> None:
     assert accuracy_words.address(scored("a", 1.0, 1.0, source="a vendor's manual")) is None
+
+
+def test_the_table_says_how_many_sources_are_addresses() -> None:
+    rows = [scored("a", 1.0, 1.0, source="https://example.org/log"), scored("b", 1.0, 1.0, source="a vendor's manual")]
+
+    assert accuracy_words.source_note(rows).startswith("1 of 2 sources are addresses")
+    assert [row["Link"] for row in accuracy_words.start_rows(rows)] == ["https://example.org/log", None]
 
 
 def test_a_start_leads_to_its_log_and_its_name_stays_as_it_is() -> None:
