@@ -28,7 +28,11 @@ from pages.parts.report_svg import svg
 # The file may load nothing at all: the browser itself holds it to that.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _SMALL = ' class="small"'
-_MOST_UPRIGHT_COLUMNS = 9  # a table with more is printed across
+_MOST_LOOSE_COLUMNS = 8  # a table with more is printed small
+_MOST_LETTERS, _CELL_LETTERS = (
+    140,
+    24,
+)  # a small table with more letters across is printed across, a cell counting at most
 _MOST_NUMBERS = 10  # a table with more columns of numbers is printed in parts
 _PART_COLUMNS, _MOST_KEYS = 8, 3  # of a part: its columns of numbers, and those that name the row
 _FEW_ROWS = 9  # so many stay on one sheet
@@ -102,14 +106,22 @@ def _heading(section: Heading, after: Section | None) -> str:
 def _whole_table(section: Table, name: str, *, is_told: bool) -> Iterator[str]:
     """The table as a screen scrolls it, and where it has very many columns the parts that paper has room for."""
     parts = _parts_for_paper(section)
-    look = "screen" if parts else "wide" if _is_across(section) else ""
+    look = "screen" if parts else "wide" if _is_across(section) else "dense" if _is_dense(section) else ""
     yield from _table(section, name, look=look, is_told=is_told)
     for number, part in enumerate(parts):
         yield from _table(part, f"{name}-{number}", look="paper")
 
 
 def _is_across(section: Table) -> bool:
-    return len(section.columns) > _MOST_UPRIGHT_COLUMNS and not _parts_for_paper(section)
+    letters = sum(
+        min(max((len(shown(row[place])) for row in section.rows), default=0), _CELL_LETTERS)
+        for place in range(len(section.columns))
+    )
+    return _is_dense(section) and letters > _MOST_LETTERS and not _parts_for_paper(section)
+
+
+def _is_dense(section: Table) -> bool:
+    return len(section.columns) > _MOST_LOOSE_COLUMNS
 
 
 def _numeric(section: Table) -> list[bool]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pages.parts import words
 from pages.parts.language import t
 from pages.parts.learn_lesson import Exercise, Lesson, answer_words
-from pages.parts.report_sections import Heading, Link, Section, Table, Text
+from pages.parts.report_sections import Heading, Link, Section, Table, Text, from_markdown
 
 
 def handout(title: str, lesson: Lesson) -> tuple[Section, ...]:
@@ -17,10 +17,10 @@ def handout(title: str, lesson: Lesson) -> tuple[Section, ...]:
 
 def _handout(title: str, lesson: Lesson) -> Iterator[Section]:
     yield Heading(text=title)
-    yield Text(text=lesson.goal)
-    yield Text(text=lesson.text)
+    yield Text(text=from_markdown(lesson.goal))
+    yield from (Text(text=from_markdown(part)) for part in lesson.text.split("\n\n"))
     yield from _exercise(lesson.exercise)
-    yield Text(text=t("Hint: {hint}", hint=lesson.exercise.hint), is_small=True)
+    yield Text(text=t("Hint: {hint}", hint=from_markdown(lesson.exercise.hint)), is_small=True)
     yield traps_table(lesson)
 
 
@@ -42,18 +42,22 @@ def _workshop(titles: Mapping[str, str], lessons: Sequence[Lesson], links: Mappi
     for each in lessons:
         yield Heading(text=titles[each.slug])
         yield from _exercise(each.exercise)
-        yield Text(text=f"{answer_words(each.exercise)} {each.exercise.explanation}")
+        yield Text(text=from_markdown(f"{answer_words(each.exercise)} {each.exercise.explanation}"))
         for slip in each.exercise.slips:
-            yield Text(text=t("Who answers {value}: {text}", value=words.three_digits(slip.value), text=slip.text))
-        yield Text(text=t("To discuss: {question}", question=each.discussion))
+            yield Text(
+                text=t(
+                    "Who answers {value}: {text}", value=words.three_digits(slip.value), text=from_markdown(slip.text)
+                )
+            )
+        yield Text(text=t("To discuss: {question}", question=from_markdown(each.discussion)))
         yield Link(text=t("Opens the lesson"), url=links[each.slug])
 
 
 def _exercise(exercise: Exercise) -> Iterator[Section]:
     yield Heading(text=t("Exercise"), level=3)
-    yield Text(text=exercise.question)
+    yield Text(text=from_markdown(exercise.question))
     for place, choice in enumerate(exercise.choices):
-        yield Text(text=f"{place + 1}. {choice}")
+        yield Text(text=f"{place + 1}. {from_markdown(choice)}")
 
 
 def traps_table(lesson: Lesson) -> Table:
@@ -61,5 +65,7 @@ def traps_table(lesson: Lesson) -> Table:
     return Table(
         title=t("What is often said"),
         columns=(t("Claim"), t("Computed here"), t("Why")),
-        rows=tuple((trap.claim, trap.exact, trap.why) for trap in lesson.traps),
+        rows=tuple(
+            (from_markdown(trap.claim), from_markdown(trap.exact), from_markdown(trap.why)) for trap in lesson.traps
+        ),
     )

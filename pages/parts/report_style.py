@@ -49,7 +49,7 @@ tbody tr:nth-child(-n+3),tbody tr:nth-last-child(-n+2){break-before:avoid}
 thead{display:table-header-group}
 .table{overflow:visible;margin:8pt 0 12pt}.wide{page:across}.screen{display:none}.paper{display:block}
 table{font-size:8.5pt}th,td{padding:2.2pt 7pt 2.2pt 0;min-width:0}
-.wide table,.paper table{font-size:7pt}.wide th,.wide td,.paper th,.paper td{padding:1.6pt 4pt 1.6pt 0}.wide .s,.paper .s,th{white-space:normal}
+.wide table,.paper table,.dense table{font-size:7pt}.wide th,.wide td,.paper th,.paper td,.dense th,.dense td{padding:1.6pt 4pt 1.6pt 0}.dense .s{white-space:normal}.wide .s,.paper .s,th,th.n{white-space:normal}
 .verdict,.findings li,pre{background:none}
 *{-webkit-print-color-adjust:exact;print-color-adjust:exact}
 }
