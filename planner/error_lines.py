@@ -9,7 +9,7 @@ from typing import Literal
 from planner.answer import Plan
 from planner.units import GIB
 
-ErrorKind = Literal["length_does_not_fit", "no_cache_memory", "too_little_free", "out_of_memory"]
+ErrorKind = Literal["length_does_not_fit", "no_cache_memory", "too_little_free", "out_of_memory", "few_state_blocks"]
 
 _NUMBER = r"(?<![\w.,])-?\d{1,7}(?:\.\d{1,9})?(?![\d.,]*\d)"
 _GIB = rf"\(?({_NUMBER}) Gi?B"
@@ -25,6 +25,9 @@ _FREE = re.compile(
     rf"(?:desired [GC]PU memory utilization|the engine's budget after excluding external process's weights) "
     rf"\((?P<utilization>{_NUMBER}), (?P<requested>{_NUMBER}) GiB\)",
     re.DOTALL,
+)
+_FEW_BLOCKS = re.compile(
+    rf"max_num_seqs \((?P<seqs>{_COUNT})\) exceeds available Mamba cache blocks \((?P<blocks>{_COUNT})\)"
 )
 # PyTorch's own texts, since 2.1 and before.
 _SIZE = r"(?<![\w.,])(\d{1,7}(?:\.\d{1,9})? (?:[KMG]iB|bytes))"
@@ -52,6 +55,8 @@ class ErrorReading:
     requested_bytes: int | None = None
     tried_bytes: int | None = None  # what the refused allocation asked for
     in_use_bytes: int | None = None  # by the process that was refused
+    max_num_seqs: int | None = None
+    num_blocks: int | None = None
 
 
 def read_error(text: str) -> ErrorReading | None:
@@ -77,6 +82,14 @@ def read_error(text: str) -> ErrorReading | None:
             gpu_memory_utilization=float(match["utilization"]),
             requested_bytes=_gib(match["requested"]),
         )
+    return _without_gib(text)
+
+
+def _without_gib(text: str) -> ErrorReading | None:
+    """The errors that state no size of vLLM's own."""
+    if match := _FEW_BLOCKS.search(text):
+        seqs, blocks = _whole(match["seqs"]), _whole(match["blocks"])
+        return ErrorReading(kind="few_state_blocks", max_num_seqs=seqs, num_blocks=blocks)
     if "No available memory for the cache blocks" in text:
         return ErrorReading(kind="no_cache_memory")
     if re.search(r"OutOfMemoryError|out of memory", text, re.IGNORECASE):
@@ -108,6 +121,7 @@ def explain(reading: ErrorReading, plan: Plan) -> tuple[str, ...]:
         "no_cache_memory": _explain_no_memory,
         "too_little_free": _explain_free,
         "out_of_memory": _explain_out_of_memory,
+        "few_state_blocks": _explain_few_blocks,
     }
     return tuple(explainers[reading.kind](reading, plan))
 
@@ -181,4 +195,12 @@ def _explain_out_of_memory(_reading: ErrorReading, plan: Plan) -> list[str]:
     return [
         when,
         f"This plan has {rank.weights.load.best_bytes / GIB:.2f} GiB of weights and {spare:.2f} GiB spare outside the budget.",
+    ]
+
+
+def _explain_few_blocks(reading: ErrorReading, plan: Plan) -> list[str]:
+    had = f"vLLM's pool had {reading.num_blocks:,} blocks for {reading.max_num_seqs:,} sequences"
+    return [
+        "Full CUDA graphs of layers with states ask for a block of the pool for each of max_num_seqs sequences.",
+        f"{had}; this plan's has {plan.pool.num_blocks:,}.",
     ]

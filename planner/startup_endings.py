@@ -17,7 +17,7 @@ _STARTED = re.compile(
 _MEMORY_FAILURE = re.compile(
     r"No available memory for the cache blocks|is larger than the available KV cache memory|max seq len|at least one request"
     r"|maximum number of tokens that can be stored in KV cache|is less than desired GPU memory util|OutOfMemoryError"
-    r"|(?:CUDA|HIP|XPU|NPU|GPU)(?: error:)? out of memory|is less than the engine's budget|emory on (?:device|node) .*on startup\W*$"
+    r"|(?:CUDA|HIP|XPU|NPU|GPU)(?: error:)? out of memory|is less than the engine's budget|available Mamba cache blocks|emory on (?:device|node) .*on startup\W*$"
 )
 _ENGINE_FAILURE = re.compile(
     r"Engine core initialization failed|Engine process failed to start|EngineCore failed to start|WorkerProc initialization failed"

@@ -11,7 +11,13 @@ from planner.versions import Version
 
 StartOutcome = Literal["started", "failed", "unknown"]
 FailureKind = Literal[
-    "length_does_not_fit", "no_cache_memory", "too_little_free", "out_of_memory", "engine_failed", "other"
+    "length_does_not_fit",
+    "no_cache_memory",
+    "too_little_free",
+    "out_of_memory",
+    "few_state_blocks",
+    "engine_failed",
+    "other",
 ]
 VersionBasis = Literal["banner", "source lines", "image tag", "environment report"]
 

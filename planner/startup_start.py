@@ -73,7 +73,7 @@ class Start:
     def take(self, record: Record) -> Start | None:
         """Puts what one record says into the start; the next start instead, when the record begins one."""
         found = find_messages(record)
-        if found and self._is_over(found):
+        if found and (self._is_over(found) or self._asks_for_another(found, record)):
             following = Start()
             following.take(record)
             return following
@@ -106,6 +106,14 @@ class Start:
             if one.key == "loading" and "weights" in self.ranks.get(process.rank, {}):
                 return self.ending.has_ended or "kv_cache_tokens" in self.facts or "num_gpu_blocks" in self.facts
         return False
+
+    def _asks_for_another(self, found: list[Found], record: Record) -> bool:
+        """Whether the arguments name another model than the start's own: one process tries one model after the other."""
+        asked = dict(self.settings.get("arguments", ())).get("model")
+        if asked is None or not any(one.key == "arguments" for one in found):
+            return False
+        settings = read_settings(record.number, record.text)
+        return settings is not None and dict(settings.pairs).get("model") not in (None, asked)
 
     def _put(self, found: Found) -> None:
         text, process, source = found.match.string, found.process, found.source

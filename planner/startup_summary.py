@@ -70,6 +70,7 @@ _STATED: tuple[tuple[str, str, Any], ...] = (
     ("compile_warm", "compile_cache", "warm"),
     ("runner_v2", "model_runner", "v2"),
     ("expert_parallel", "enable_expert_parallel", True),
+    ("eager", "enforce_eager", True),
 )
 
 

@@ -129,7 +129,7 @@ TEXTS: tuple[MessageText, ...] = (
     _text("estimate_off", "CUDA graph memory profiling is disabled", r"increasing --gpu-memory-utilization from <number:gpu_memory_utilization> to "),
     _text("estimate_later", "--gpu-memory-utilization from", r"increase --gpu-memory-utilization from <number:gpu_memory_utilization> to "),
     # -- what was started
-    _text("engine", "LLM engine", r"Initializing (?:a V[01]|an) LLM engine (?:\(v?<release:vllm_version>\) )?with config"),
+    _text("engine", "LLM engine", r"Initializing (?:a V[01]|an) LLM engine (?:\((?:vx\.x\.x|v?<release:vllm_version>)\) )?with config"),
     _text("server", "server version", r"vLLM (?:API )?server version v?<release:vllm_version>"),
     _text("arguments", "args: ", r"non-default args: \{|\bargs: Namespace\("),
     _text("logo", " version ", r"█ +version +v?<release:vllm_version>"),
@@ -148,6 +148,7 @@ TEXTS: tuple[MessageText, ...] = (
     _text("compile_cold", "raph", r"(?P<compile_cold>Compiling a graph for|Cache the graph)"),
     _text("compile_warm", "Directly load", r"(?P<compile_warm>Directly load (?:the (?:compiled|\d)|AOT))"),
     _text("runner", "Model Runner", r"Using (?P<runner_v2>V2) Model Runner"),
+    _text("eager", "ager", r"(?P<eager>Enforce eager set, |Cudagraph is disabled under eager mode)"),
     _text("experts", "Expert parallelism", r"(?P<expert_parallel>Expert parallelism is enabled)"),
     _text("card", "device_name=", r"device_name=(?P<card_name>(?:NVIDIA|AMD|Intel)[\w-]{1,60})"),
 )  # fmt: skip
