@@ -32,7 +32,7 @@ def chinese() -> Iterator[None]:
 def test_a_sentence_gets_its_values():
     text = "One request of 40,960 tokens needs 5.62 GiB of KV cache, more than the pool holds; 1,024 tokens would fit."
 
-    assert said(text) == "一个 40,960 token 的请求需要 5.62 GiB 的 KV 缓存，超过池的容量；1,024 token 可以放下。"
+    assert said(text) == "一个 40,960 token 的请求需要 5.62 GiB 的 KV 缓存，超过缓存池的容量；1,024 token 可以放下。"
 
 
 def test_a_value_that_is_itself_a_sentence_is_translated():
