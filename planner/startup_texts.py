@@ -118,7 +118,7 @@ TEXTS: tuple[MessageText, ...] = (
     ),
     _text("blocks_v0", " blocks: ", r"(?<!, )(?<!; )# [A-Za-z]{1,12} blocks: *<count:num_gpu_blocks>(?:[,;] # (?:CPU|swap) blocks: *<count:num_cpu_blocks>)?"),
     _text("blocks", "num_gpu_blocks is:", r"num_gpu_blocks is: *<count:num_gpu_blocks>"),
-    _text("blocks_override", "with num_gpu_blocks_override=", r"with num_gpu_blocks_override=<count:num_gpu_blocks>"),
+    _text("blocks_override", "with num_gpu_blocks_override=", r"num_gpu_blocks=[1-9]\d* with num_gpu_blocks_override=<count:num_gpu_blocks>"),
     _text("block_size", "block size to ", r"(?:kv cache|attention) block size to <count:printed_block_size>\b"),
     _text("padding", "padding layers", r"Add <count:padding_layers> padding layers"),
     _text("length", "Using max model len", r"Using max model len <count:max_model_len>"),
