@@ -53,7 +53,9 @@ def test_too_few_state_blocks_fail_the_start() -> None:
 
 def test_the_blocks_of_the_graph_profile_are_not_the_pools() -> None:
     """0.18 to 0.20 estimate graphs with a few blocks and nothing to override."""
-    line = "INFO 04-19 11:07:14 [kv_cache_utils.py:829] Overriding num_gpu_blocks={0} with num_gpu_blocks_override=512\n"
+    line = (
+        "INFO 04-19 11:07:14 [kv_cache_utils.py:829] Overriding num_gpu_blocks={0} with num_gpu_blocks_override=512\n"
+    )
 
     assert read_startup_log(line.format(0)).num_gpu_blocks is None
     assert read_startup_log(line.format(5000)).num_gpu_blocks == 512
