@@ -32,10 +32,17 @@ _NS = 10**9
 _OWN = "(ray_)?vllm[:_]"
 
 
+# Histograms that the views draw or judge by; their buckets are asked for apart, for they are many.
+_HISTOGRAMS = "request_prompt_tokens|request_generation_tokens|request_queue_time_seconds|time_in_queue_requests"
+_BUCKETS = f"{_OWN}({_HISTOGRAMS})_bucket"
+_NO_BUCKETS = '__name__!~".+_(bucket|created)"'
+
+
 def _history_names() -> str:
-    """A pattern of the families that fill a sample's numbers."""
+    """A pattern of the families that fill a sample's numbers, and of what the wanted histograms add up to."""
     names = {name.removeprefix("vllm:") for rule in NUMBER_RULES.values() for name in rule.names}
-    return f"{_OWN}({'|'.join(sorted(names | {CACHE_CONFIG_INFO.removeprefix('vllm:')}))})(_total)?"
+    names.add(CACHE_CONFIG_INFO.removeprefix("vllm:"))
+    return f"{_OWN}(({'|'.join(sorted(names))})(_total)?|({_HISTOGRAMS})_(sum|count))"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +86,9 @@ class _Row:
         return dict(self.labels).get("__name__", "")
 
 
-def selector(names: str, labels: Mapping[str, str]) -> str:
-    """A PromQL selector of the families that match `names` with exactly these labels."""
-    matchers = [f'__name__=~"{names}"']
+def selector(names: str, labels: Mapping[str, str], *more: str) -> str:
+    """A PromQL selector of the families that match `names` with exactly these labels, and with the matchers `more`."""
+    matchers = [f'__name__=~"{names}"', *more]
     for name, text in sorted(labels.items()):
         if not _LABEL_NAME.fullmatch(name):
             raise PlanError("label", name, f"{name!r} is no name of a Prometheus label.")
@@ -135,11 +142,11 @@ class PrometheusServer:
         return self.reader.get(self.address, f"/api/v1/{endpoint}?{urlencode(parameters)}")
 
     def _query(
-        self, kind: Literal["value", "values"], names: str, parameters: Mapping[str, str]
+        self, kind: Literal["value", "values"], query: str, parameters: Mapping[str, str]
     ) -> tuple[list[_Row], SnapshotState, str]:
         """The rows, or the state and the sentence that say why there are none."""
         endpoint = "query" if kind == "value" else "query_range"
-        answer = self._ask(endpoint, {"query": selector(names, self.labels), **parameters})
+        answer = self._ask(endpoint, {"query": query, **parameters})
         if answer.state == "too_large":
             text = (
                 f"{self.address.shown} has more than 5 MB of this; choose fewer engines by a label, or a longer step."
@@ -159,6 +166,16 @@ class PrometheusServer:
             return [], "not_vllm", text
         return rows, "ok", ""
 
+    def _buckets(
+        self, kind: Literal["value", "values"], parameters: Mapping[str, str]
+    ) -> tuple[list[_Row], list[Finding]]:
+        """The buckets of the wanted histograms; what cannot be had is left out, and said."""
+        rows, state, why = self._query(kind, selector(_BUCKETS, self.labels), parameters)
+        if state in {"ok", "not_vllm"}:
+            return [row for row in rows if row.name.endswith("_bucket")], []
+        text = f"The histograms' buckets are left out, and only their sums and counts are read: {why}"
+        return [], [Finding(code="histogram-buckets-left-out", severity="info", text=text)]
+
     def _help_texts(self, rows: list[_Row]) -> dict[str, str]:
         """HELP lines of the counters whose unit changed under one name, where any is there."""
         found = {}
@@ -171,19 +188,22 @@ class PrometheusServer:
         return found
 
     def snapshot(self, at_unix_seconds: float | None = None) -> ServerReading:
-        """All engines at one moment (now by default), histograms' buckets left out; raises `PlanError` as `HttpReader` does."""
+        """All engines at one moment (now by default); raises `PlanError` as `HttpReader` does."""
         at = time.time() if at_unix_seconds is None else at_unix_seconds
-        rows, state, text = self._query("value", f"{_OWN}.+", {"time": f"{at:.3f}"})
+        moment = {"time": f"{at:.3f}"}
+        rows, state, text = self._query("value", selector(f"{_OWN}.+", self.labels, _NO_BUCKETS), moment)
         if state != "ok":
             return ServerReading(state=state, text=text)
+        buckets, left_out = self._buckets("value", moment)
         wanted = [row for row in rows if row.points and not row.name.endswith(("_bucket", "_created"))]
+        wanted += [row for row in buckets if row.points]
         owned, findings = owned_series(_raw(row, row.points[0][1]) for row in wanted)
         samples, of_engines = samples_from(owned, self._help_texts(rows), int(at * _NS))
         snapshot = EngineSnapshot(
             time_unix_ns=int(at * _NS),
             source=self.address.shown,
             engines=samples,
-            findings=(*findings, *of_engines),
+            findings=(*findings, *of_engines, *left_out),
         )
         return ServerReading(state="ok", snapshot=snapshot)
 
@@ -199,13 +219,15 @@ class PrometheusServer:
             "end": f"{span.end_unix_seconds:.3f}",
             "step": f"{span.step_seconds:g}",
         }
-        rows, state, text = self._query("values", _history_names(), parameters)
+        rows, state, text = self._query("values", selector(_history_names(), self.labels), parameters)
         if state != "ok":
             return History(state=state, text=text)
+        buckets, left_out = self._buckets("values", parameters)
+        rows = [*(row for row in rows if not row.name.endswith("_bucket")), *buckets]
         # Whose a row is does not change with time: each row stands in by its place for its values.
         owned, findings = owned_series(_raw(row, float(place)) for place, row in enumerate(rows))
         help_texts = self._help_texts(rows)
-        engines, collected = [], list(findings)
+        engines, collected = [], [*findings, *left_out]
         for identity, series in owned.items():
             samples, odd = _over_time(identity, series, rows, help_texts)
             engines.append(samples)

@@ -83,14 +83,50 @@ def test_a_snapshot_is_all_engines_at_one_moment():
         row("vllm:num_requests_running", A, (100, "3")),
         row("vllm:num_requests_running", B, (100, "4")),
         row("vllm:request_prompt_tokens_bucket", A | {"le": "+Inf"}, (100, "9")),
+        row("vllm:request_prompt_tokens_bucket", A | {"le": "10.0"}, (100, "4")),
+        row("vllm:request_prompt_tokens_sum", A, (100, "90")),
+        row("vllm:request_prompt_tokens_count", A, (100, "9")),
+        row("vllm:request_prompt_tokens_created", A, (100, "1.7e9")),
     )
     with served({"/api/v1/query": rows}) as (prometheus, _):
         reading = prometheus.snapshot(100)
         known = prometheus.engines()
 
     assert [sample.num_requests_running for sample in reading.snapshot.engines] == [3, 4]
-    assert [sample.histograms for sample in reading.snapshot.engines] == [(), ()]
+    prompts = reading.snapshot.engines[0].histogram("vllm:request_prompt_tokens")
+    assert (prompts.upper_bounds, prompts.counts, prompts.sum, prompts.count) == ((10, math.inf), (4, 9), 90, 9)
+    assert reading.snapshot.engines[1].histograms == ()
     assert [identity.replica for identity in known] == ["instance=a:8000,job=vllm", "instance=b:8000,job=vllm"]
+
+
+def test_a_history_has_the_lengths_of_requests_at_each_moment():
+    rows = success(
+        row("vllm:num_requests_running", A, (100, "3"), (102, "3")),
+        row("vllm:request_generation_tokens_bucket", A | {"le": "10.0"}, (100, "1"), (102, "2")),
+        row("vllm:request_generation_tokens_bucket", A | {"le": "+Inf"}, (100, "1"), (102, "5")),
+        row("vllm:request_generation_tokens_sum", A, (100, "8"), (102, "80")),
+        row("vllm:request_generation_tokens_count", A, (100, "1"), (102, "5")),
+    )
+    with served({"/api/v1/query_range": rows}) as (prometheus, server):
+        ((first, second),) = prometheus.history(SPAN).engines
+
+    told = [(one.counts, one.sum, one.count) for sample in (first, second) for one in sample.histograms]
+    assert told == [((1, 1), 8, 1), ((2, 5), 80, 5)]
+    queries = [parse_qs(urlsplit(path).query)["query"][0] for _, path, *_ in server.seen]
+    assert ["_bucket" in query for query in queries] == [False, True]
+
+
+def test_buckets_that_are_too_many_are_left_out_and_said():
+    few = success(row("vllm:num_requests_running", A, (100, "3")))
+
+    def route(handler):
+        (fake.endless if "_bucket" in handler.path else few)(handler)
+
+    with served({"/api/v1/query_range": route}) as (prometheus, _):
+        history = prometheus.history(SPAN)
+
+    assert [one.num_requests_running for one in history.engines[0]] == [3]
+    assert [finding.code for finding in history.findings] == ["histogram-buckets-left-out"]
 
 
 def test_the_early_prefix_counters_unit_comes_from_the_metadata():
@@ -175,6 +211,11 @@ def test_the_real_server_gives_what_the_engine_exports(tmp_path):
         'vllm:kv_cache_usage_perc{engine="0",model_name="M"} 0.25\n'
         'vllm:kv_cache_usage_perc{engine="1",model_name="M"} 0.75\n'
         'vllm:cache_config_info{engine="0",num_gpu_blocks="100",block_size="16"} 1.0\n'
+        "# TYPE vllm:request_prompt_tokens histogram\n"
+        'vllm:request_prompt_tokens_bucket{engine="0",le="10.0",model_name="M"} 4.0\n'
+        'vllm:request_prompt_tokens_bucket{engine="0",le="+Inf",model_name="M"} 9.0\n'
+        'vllm:request_prompt_tokens_count{engine="0",model_name="M"} 9.0\n'
+        'vllm:request_prompt_tokens_sum{engine="0",model_name="M"} 90.0\n'
     )
     answer = fake.text(metrics, headers={"Content-Type": "text/plain; version=0.0.4"})
     with fake.engine_server({"/metrics": answer}) as engine:
@@ -190,6 +231,9 @@ def test_the_real_server_gives_what_the_engine_exports(tmp_path):
     assert (first.identity.engine, first.identity.replica) == ("0", f"instance={target},job=vllm")
     assert (first.kv_usage_fraction, first.num_preemptions, first.cache_config.num_gpu_blocks) == (0.25, 5, 100)
     assert (second.kv_usage_fraction, second.cache_config) == (0.75, None)
+    for sample in (first, history.engines[0][-1]):
+        prompts = sample.histogram("vllm:request_prompt_tokens")
+        assert (prompts.upper_bounds, prompts.counts, prompts.sum) == ((10, math.inf), (4, 9), 90)
 
 
 def test_a_silent_server_is_a_named_state():
