@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from planner import kv_cache
 from planner.answer import Plan
-from planner.budget import card_of, plan
-from planner.defaults import resolve
+from planner.budget import plan
 from planner.demand import Demand
 from planner.facts import PlanError
 from planner.gpu_catalog import GpuFacts
@@ -24,8 +22,10 @@ from planner.served_load import (
     expected_concurrency,
     roofline_of,
     serve,
+    served_config,
     with_room_for,
 )
+from planner.simulator_config import KvGroup, SimulatorConfig
 
 TENSOR_PARALLEL = (1, 2, 4, 8, 16)
 PIPELINE_PARALLEL = (1, 2, 3, 4)
@@ -149,16 +149,25 @@ def _by_formula_alone(candidate: Candidate, present: Plan, demand: Demand, model
 def needed_blocks(present: Plan, model: ModelFacts, demand: Demand, concurrency: float) -> int:
     """Blocks that `concurrency` requests of mean length hold when half of their output is there, the prefix once.
 
-    prefix + concurrency x (prompt + output / 2): less cannot hold the load; whether this much can, the simulator says.
+    prefix + concurrency x (prompt + output / 2), of windows what a decoding request still reads: less cannot hold the
+    load; whether this much can, the simulator says.
     """
+    config = served_config(present, model)
     prompt, output = demand.means()
-    resolved = resolve(present.request, model, card_of(present.request))
-    layout = kv_cache.layout(model, resolved)
-    shares = bool(demand.prefix_tokens) and resolved.enable_prefix_caching
-    own = prompt + output / 2 + (0 if shares else demand.prefix_tokens)
-    per_request = kv_cache.blocks_per_request(layout, max(1, round(own))) if layout.groups else 0
-    prefix = kv_cache.blocks_per_request(layout, demand.prefix_tokens) if shares and layout.groups else 0
+    own = max(1, round(prompt + output / 2))
+    shares = bool(demand.prefix_tokens) and config.enable_prefix_caching
+    per_request = prefix = 0
+    for group in config.groups:
+        held = _held_blocks(config, group, demand.prefix_tokens + own)
+        per_request += min(held, config.blocks_for(group, own)) if shares else held
+        if shares and group.kind == "full":
+            prefix += config.blocks_for(group, demand.prefix_tokens)
     return math.ceil(concurrency * per_request) + prefix
+
+
+def _held_blocks(config: SimulatorConfig, group: KvGroup, num_tokens: int) -> int:
+    """The blocks of a decoding request of `num_tokens`: what has left a window is given back."""
+    return config.blocks_for(group, num_tokens) - group.num_skipped_tokens(num_tokens) // config.block_size_of(group)
 
 
 def _too_small(candidate: Candidate) -> str:

@@ -58,10 +58,8 @@ class Roofline:
 
     def __call__(self, scheduler: Scheduler) -> float:
         """The time of the step that `scheduler` has just scheduled, with what its lower tiers move."""
-        size = scheduler.config.block_size
-        context = sum(len(sequence.tables[0]) for sequence in scheduler.running) * size
         moving = scheduler.tiers.seconds_in_step if scheduler.tiers is not None else 0.0
-        return self.seconds(scheduler.num_scheduled_tokens, context) + moving
+        return self.seconds(scheduler.num_scheduled_tokens, scheduler.held_tokens()) + moving
 
     def token_seconds(self, num_scheduled_tokens: int, num_context_tokens: int) -> float:
         """The time from one token of a request to its next, with so much scheduled and read in each round of requests."""
@@ -135,11 +133,11 @@ class PipelineClock:
         tokens = scheduler.num_scheduled_tokens
         if tokens == 0:
             return self._now
-        blocks = sum(len(scheduled.sequence.tables[0]) for scheduled in scheduler.batch)
+        context = sum(scheduled.sequence.computed for scheduled in scheduler.batch)
         reached = self._now
         for place, stage in enumerate(self._stages):
             reached = max(reached, self._free_at[place])
-            reached += stage.seconds(tokens, blocks * scheduler.config.block_size)
+            reached += stage.seconds(tokens, context)
             self._free_at[place] = reached
         return reached
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,13 +12,14 @@ from planner.answer import Plan
 from planner.budget import plan
 from planner.dry_run import Level, knee_of, levels_up_to, sweep_levels, try_batches
 from planner.facts import PlanError
-from planner.fewest_cards import Candidate, Search, fewest_cards, splits_up_to
+from planner.fewest_cards import Candidate, Search, fewest_cards, needed_blocks, splits_up_to
 from planner.gpu_catalog import find_gpu
 from planner.inventory import ModelFacts
 from planner.matrix import Split
 from planner.model_catalog import catalogue_documents
 from planner.planning import facts_for
 from planner.request import EngineFlags, PlanRequest
+from planner.sequence import SimulatedRequest
 from planner.served_load import ServedLoad, expected_concurrency, roofline_of, serve, served_config
 from planner.simulation import Simulation, SimulationOptions
 from planner.step_time import Pipeline, Roofline
@@ -290,6 +292,39 @@ def test_a_prefix_that_all_share_is_counted_once(model: ModelFacts) -> None:
     alone = found(model, "H100 80GB SXM", users=64)[0]
 
     assert 0 < shared.needed_blocks - alone.needed_blocks <= 2000 // 16 + 64
+
+
+def test_a_window_counts_what_a_decoding_request_still_reads() -> None:
+    request = PlanRequest(model_id="openai/gpt-oss-120b", gpu="H100 80GB SXM", flags=EngineFlags(max_model_len=8192))
+    windowed = facts_for(request, catalogue_documents(request.model_id))
+    asked = demand()
+    whole = sum(asked.means()) - asked.means()[1] / 2
+
+    blocks = needed_blocks(plan(request, windowed), windowed, asked, 1)
+
+    full, window = math.ceil(whole / 16), 128 // 16
+    assert full + window <= blocks <= full + window + 1
+
+
+def test_a_step_reads_the_whole_context_of_a_model_with_states() -> None:
+    request = PlanRequest(
+        model_id="Qwen/Qwen3-Next-80B-A3B-Instruct",
+        gpu="H200 141GB SXM",
+        flags=EngineFlags(tensor_parallel_size=2, max_model_len=65_536),
+    )
+    hybrid = facts_for(request, catalogue_documents(request.model_id))
+    made = plan(request, hybrid)
+    config, times = served_config(made, hybrid), roofline_of(made, hybrid)
+    long = SimulatedRequest(request_id="a", arrival_seconds=0.0, num_prompt_tokens=40_000, num_output_tokens=200)
+
+    simulation = Simulation(config, [long], SimulationOptions(step_seconds=times.clock()))
+    while not simulation.is_done:
+        before = simulation.now_seconds
+        simulation.advance()
+        if simulation.step == 150:
+            last = simulation.now_seconds - before
+
+    assert last == pytest.approx(times.seconds(1, 40_150), rel=0.001)
 
 
 def test_requests_longer_than_the_model_takes_are_refused_at_the_field(model: ModelFacts) -> None:
