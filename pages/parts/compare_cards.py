@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from pages.parts import (
+    compare_charts,
     compare_demand,
     compare_prices,
     compare_progress,
@@ -201,7 +202,7 @@ def _card(place: int, found: CardAnswer, bill: Bill) -> None:
         left, right = st.columns([3, 2], vertical_alignment="center")
         with left:
             st.markdown(f"{sign} **{words.plain(head)}** · {split_words(best.split)}")
-            st.caption(words.plain(said(best.reason)))
+            st.caption(words.plain(" ".join(part for part in (said(best.reason), _waits(best)) if part)))
         with right:
             st.markdown(words.plain(f"{bill.cost(found.card, number)} · {bill.power(found.card, number)}"))
             st.caption(words.plain(bill.power_note(found.card)))
@@ -214,12 +215,27 @@ def _card(place: int, found: CardAnswer, bill: Bill) -> None:
             )
 
 
+def _waits(best: Candidate) -> str:
+    """The longest usual waits of the load that was simulated; empty where none was."""
+    if best.load is None or not best.load.latency.first_token.num_samples:
+        return ""
+    waits = best.load.latency
+    return t(
+        "99 of 100 requests have their first token within {first}, 99 of 100 tokens come within {between} of the last one.",
+        first=compare_charts.wait_words(waits.first_token.p99_seconds),
+        between=compare_charts.wait_words(waits.between_tokens.p99_seconds),
+    )
+
+
 def _nothing(found: CardAnswer) -> str:
     return t("nothing up to that many cards holds") if found.is_whole else t("stopped before it was tried to the end")
 
 
 def _full_power(bill: Bill, card: str, number: int) -> str:
-    return " – ".join(part for part in (bill.power(card, number), bill.power_note(card)) if part)
+    """The power in words, who says so and where that was read."""
+    return " – ".join(
+        part for part in (bill.power(card, number), bill.power_note(card), bill.power_source(card)) if part
+    )
 
 
 def candidate_rows(found: Sequence[CardAnswer]) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from planner.dry_run import Knee, Level
 from planner.latency import Percentiles
 
 _INK = "#75818c"
+_WAIT_TICKS = tuple(step * 10**power for power in range(7) for step in (1, 2, 5))  # ms
 _TICKS = tuple(2**power for power in range(13))
 
 
@@ -83,7 +84,10 @@ def _waits(seen: Sequence[tuple[int, Percentiles]], knee_users: int | None) -> g
             for name, values, dash in lines
         ]
     )  # fmt: skip
-    figure.update_yaxes(title="ms", type="log", dtick=1, fixedrange=True, automargin=True)
+    most = max((1000 * waits.p99_seconds for _, waits in seen), default=1.0)
+    ticks = [tick for tick in _WAIT_TICKS if tick <= 2 * most]
+    texts = [f"{tick:,}" for tick in ticks]
+    figure.update_yaxes(title="ms", type="log", tickvals=ticks, ticktext=texts, fixedrange=True, automargin=True)
     figure.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0})
     return _finished(figure, users, knee_users)
 

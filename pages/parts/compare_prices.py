@@ -72,11 +72,12 @@ class Bill:
             return t("{watts} a card, as you gave", watts=each)
         if limit.origin == "driver":
             return t("{watts} a card, the limit that this machine's driver enforces", watts=each)
-        return t(
-            "{watts} a card, the maker's maximum board power ({source}); the limit set on a card may be lower",
-            watts=each,
-            source=limit.source,
-        )
+        return t("{watts} a card, the maker's maximum board power; the limit set on a card may be lower", watts=each)
+
+    def power_source(self, card: str) -> str:
+        """Where the maker's figure was read; empty where another one counts."""
+        limit = self.limit(card)
+        return "" if limit is None else limit.source
 
 
 def form(cards: Sequence[str]) -> Bill:
