@@ -128,7 +128,7 @@ def identity_line(identity: Identity) -> str:
     """Whether the printed figures add up, in one sentence."""
     formula = said(identity.formula)
     if identity.difference_bytes is None:
-        missing = ", ".join(said(name) for name in identity.missing)
+        missing = words.listed(said(name) for name in identity.missing)
         return t("{formula}: cannot be checked, the log does not print {missing}.", formula=formula, missing=missing)
     difference = amount(identity.difference_bytes, "bytes")
     tolerance = amount(identity.tolerance_bytes, "bytes")

@@ -103,7 +103,7 @@ def length_alt(slices: Sequence[SweepSlice]) -> str:
         )
         for part in told
     ]
-    return t("Requests at once by length. {sentences}.", sentences="; ".join(sentences))
+    return t("Requests at once by length. {sentences}.", sentences=words.listed_long(sentences))
 
 
 def variant_label(part: SweepSlice) -> str:
@@ -114,7 +114,9 @@ def variant_label(part: SweepSlice) -> str:
 def budget_alt(rank: RankPlan) -> str:
     """What the waterfall of `rank` shows, in sentences for those who do not see it."""
     lines = ordered_lines(rank)
-    parts = "; ".join(f"{words.line_title(line)} ({words.band(line.estimate)})" for line in lines)
+    parts = words.listed_long(
+        t("{part} ({band})", part=words.line_title(line), band=words.band(line.estimate)) for line in lines
+    )
     pool = rank.kv_pool.best_bytes
     finding = (
         t("{size} are left for the KV cache", size=words.gib(pool))
@@ -131,7 +133,7 @@ def budget_alt(rank: RankPlan) -> str:
 
 def ranks_alt(plan: Plan) -> str:
     """What the bars of all stages show, in one sentence."""
-    pools = "; ".join(
+    pools = words.listed_long(
         f"{t('stage {number}', number=rank.pp_rank)} {words.gib(rank.kv_pool.best_bytes)}" for rank in plan.ranks
     )
     return t(

@@ -51,7 +51,7 @@ def lengths_form(problem: PlanError | None) -> None:
 def load_form(asked: CompareInput, problem: PlanError | None) -> None:
     """Draw how many come, at once or a second, and how many may be preempted."""
     st.segmented_control(
-        t("Load"),
+        t("Workload"),
         compare_request.LOADS,
         key=key("load"),
         required=True,

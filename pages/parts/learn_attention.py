@@ -92,5 +92,8 @@ def _figure() -> None:
     for model_id, name in kinds:
         lengths = [length for length in numbers.LENGTHS if length <= numbers.longest(model_id)]
         curves.append((name, lengths, [numbers.kv_bytes_of(model_id, length, dtype) for length in lengths]))
-    alt = words.listed_long(f"{name}: {words.gib(sizes[-1])} at {lengths[-1]:,}" for name, lengths, sizes in curves)
+    alt = words.listed_long(
+        t("{name}: {size} at {tokens} tokens", name=name, size=words.gib(sizes[-1]), tokens=f"{lengths[-1]:,}")
+        for name, lengths, sizes in curves
+    )
     st.plotly_chart(learn_figures.cost_by_length(curves), key=key("attention_chart"), config=_QUIET, alt=alt)

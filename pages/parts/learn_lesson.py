@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pages.parts import words
+from pages.parts.language import t
 from planner.facts import PlanError
 
 Grading = Literal["right", "near", "wrong"]
@@ -114,4 +115,4 @@ def answer_words(exercise: Exercise) -> str:
         return exercise.choices[int(exercise.answer)]
     whole = float(exercise.answer).is_integer()
     number = f"{exercise.answer:,.0f}" if whole else words.three_digits(exercise.answer)
-    return f"{number} {exercise.unit}."
+    return t("{number} {unit}.", number=number, unit=exercise.unit)

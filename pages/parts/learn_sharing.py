@@ -100,5 +100,13 @@ def _copy_trap() -> Trap:
 def _figure() -> None:
     shared = st.slider(t("Tokens of the shared system prompt"), 0, 480, 256, 16, key=key("sharing_tokens"))
     runs = [numbers.shared_run(number, shared + 64, shared) for number in _SHARERS]
-    alt = words.listed_long(f"{run.num_requests}: {run.with_sharing} / {run.without_sharing}" for run in runs)
+    alt = words.listed_long(
+        t(
+            "{requests} requests: {shared} blocks, {whole} without sharing",
+            requests=run.num_requests,
+            shared=run.with_sharing,
+            whole=run.without_sharing,
+        )
+        for run in runs
+    )
     st.plotly_chart(learn_figures.sharing(runs), key=key("sharing_chart"), config=_QUIET, alt=alt)

@@ -136,9 +136,14 @@ def _figure(learner: Learner) -> None:
     if plan is not None and learner.facts is not None:
         own = numbers.folk_and_exact(learner.model_id, learner.facts, plan)
         pairs = [own, *(pair for pair in pairs if pair.model_id != own.model_id)]
-        st.markdown(f"{own_words(own)} {_dtype_words(learner, own)}".rstrip())
+        st.markdown(words.sentences(own_words(own), _dtype_words(learner, own)))
     alt = words.listed_long(
-        f"{pair.model_id}: {words.small_bytes(pair.folk_bytes)}, {words.small_bytes(pair.exact_bytes)}"
+        t(
+            "{model}: {folk} by the rule of thumb, {exact} in vLLM",
+            model=pair.model_id,
+            folk=words.small_bytes(pair.folk_bytes),
+            exact=words.small_bytes(pair.exact_bytes),
+        )
         for pair in pairs
     )
     st.plotly_chart(learn_figures.cost_per_token(pairs), key=key("token_chart"), config=_QUIET, alt=alt)
@@ -185,7 +190,7 @@ def own_words(own: numbers.FolkAndExact) -> str:
             exact=exact,
             factor=words.three_digits(1 / own.factor),
         )
-    return " ".join(part for part in (compared, _window_words(own), _state_words(own)) if part)
+    return words.sentences(compared, _window_words(own), _state_words(own))
 
 
 def _without_growth(own: numbers.FolkAndExact, model: str) -> str:

@@ -275,7 +275,7 @@ def teacher(learner: Learner) -> None:
 def _answers(each: Lesson) -> None:
     st.markdown(f"*{each.goal}*")
     st.markdown(each.exercise.question)
-    st.markdown(f"**{answer_words(each.exercise)}** {each.exercise.explanation}")
+    st.markdown(words.sentences(f"**{answer_words(each.exercise)}**", each.exercise.explanation))
     for slip in each.exercise.slips:
         number = words.three_digits(slip.value)
         st.markdown(t("Who answers {value}: {text}", value=number, text=slip.text))

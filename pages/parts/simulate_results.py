@@ -222,7 +222,7 @@ def _one_request(player: StepPlayer, _job: SimulationJob, step: int) -> None:
             t("Filled"): t("{part} of {whole}", part=row.num_tokens, whole=sizes[row.group])
             if row.block
             else t("left the window"),
-            t("Shared with"): ", ".join(row.shared_with) or "–",
+            t("Shared with"): words.listed(row.shared_with) or "–",
         }
         for row in rows[:_MOST_TABLE_ROWS]
     ]

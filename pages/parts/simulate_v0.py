@@ -8,6 +8,7 @@ from typing import Any, cast
 from pages.parts.language import t
 from pages.parts.simulate_setup import Setup
 from pages.parts.simulate_words import count, times
+from pages.parts.words import listed_long
 from planner.facts import PlanError
 from planner.v0_schedule import V0Config, V0Frame, simulate_v0
 
@@ -80,7 +81,7 @@ def v0_finding(run: V0Run, num_steps_v1: int) -> str:
         )
     if run.num_copies:
         parts.append(t("{blocks} were copied on the first write", blocks=count(run.num_copies, "shared block")))
-    told = "; ".join(parts) if parts else t("nothing was preempted, swapped or copied")
+    told = listed_long(parts) if parts else t("nothing was preempted, swapped or copied")
     return t(
         "V0 takes {frames} steps, V1 {v1_steps}: V0 computes prompts in steps of their own. In V0, {told}.",
         frames=f"{len(run.frames):,}",
@@ -122,7 +123,7 @@ def v0_step(run: V0Run, step: int) -> str:
         t("block {source} is copied to block {target} on the first write", source=source, target=target)
         for source, target in frame.copies[:8]
     ]
-    return "; ".join(words) + "."
+    return t("{sentences}.", sentences=listed_long(words))
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -14,6 +14,7 @@ from pages.parts import simulate_words
 from pages.parts.language import mark, t
 from pages.parts.said import said
 from pages.parts.simulate_setup import Setup
+from pages.parts.words import listed_long
 from planner.block_tradeoffs import (
     BLOCK_SIZES,
     BlockSizePoint,
@@ -237,7 +238,7 @@ def switch_finding(point: SwitchPoint) -> str:
         _change(t("preemptions"), off.num_preemptions, on.num_preemptions),
         _change(t("requests at once"), off.peak_running, on.peak_running),
     ]
-    changed = "; ".join(piece for piece in pieces if piece)
+    changed = listed_long(piece for piece in pieces if piece)
     name = said(SWITCH_WORDS[point.switch])
     return (
         t("{name} on: {changed}.", name=name, changed=changed)

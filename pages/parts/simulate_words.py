@@ -234,7 +234,7 @@ def _contiguous_use(result: ContiguousResult, step: int) -> SlotUse:
 def slots_finding(uses: tuple[SlotUse, ...], step: int) -> str:
     """What the comparison at one step shows, in one sentence an allocator."""
     capacity = uses[0].held + uses[0].empty + uses[0].broken + uses[0].free
-    told = "; ".join(
+    told = words.listed_long(
         t(
             "{name}: {requests} running, {held} of the slots hold tokens, {wasted} are wasted",
             name=use.name,
@@ -275,7 +275,7 @@ def contiguous_finding(contiguous: tuple[ContiguousResult, ...], summary: Simula
                 refused=refused,
             )
         )
-    return "; ".join(parts) + "."
+    return t("{sentences}.", sentences=words.listed_long(parts))
 
 
 def percent(part: float, whole: float) -> str:

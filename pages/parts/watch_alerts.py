@@ -94,7 +94,7 @@ def panel(watched: Recorder | Replay) -> None:
 
 def _standings(watched: Recorder | Replay) -> None:
     if isinstance(watched, Replay):
-        limits = "; ".join(_limit_words(rule) for rule in kept_rules(watched.recording) if rule.is_on)
+        limits = words.listed_long(_limit_words(rule) for rule in kept_rules(watched.recording) if rule.is_on)
         st.caption(
             t("A recording shows the alerts that were logged. Its limits: {limits}.", limits=words.plain(limits))
         )

@@ -132,7 +132,7 @@ def _load_words(status: SessionStatus) -> str:
 
 def _load_choice() -> None:
     watch_demo_state.chosen_load()
-    st.selectbox(t("Load"), LOADS, key=key("demo_load"), format_func=load_title, width=420)
+    st.selectbox(t("Workload"), LOADS, key=key("demo_load"), format_func=load_title, width=420)
 
 
 def load_title(name: str) -> str:

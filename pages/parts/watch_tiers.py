@@ -39,7 +39,7 @@ def tiers(seen: Seen) -> None:
     rows = tier_rows(seen.sample, seen.evidence, seen.plan)
     if rows:
         st.dataframe(pd.DataFrame([_shown(row) for row in rows]), hide_index=True, key=key("tiers"))
-    absent = ", ".join(absent_tiers(seen.sample))
+    absent = words.listed(absent_tiers(seen.sample))
     if absent:
         text = t(
             "Not exported by this engine: {tiers}. It has no such tier, or its version does not tell of it.",

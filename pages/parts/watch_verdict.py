@@ -8,6 +8,7 @@ from typing import Literal
 
 from pages.parts.language import t
 from pages.parts.watch_evidence import FEWEST_TICKS, FULL_FRACTION, IDLE_SECONDS, ROOMY_FRACTION, Evidence
+from pages.parts.words import listed
 
 VerdictKind = Literal["little", "idle", "thrashing", "full", "filling", "queue", "compute", "healthy"]
 
@@ -59,7 +60,7 @@ def _numbers(seen: Evidence, *more: str) -> str:
         parts.append(t("{count} preemptions", count=f"{seen.preemptions:,.0f}"))
     if seen.waiting is not None:
         parts.append(t("{count} waiting", count=f"{seen.waiting:,.0f}"))
-    return t("{numbers}; over the last {span}.", numbers=", ".join(parts), span=_span(seen.seconds))
+    return t("{numbers}; over the last {span}.", numbers=listed(parts), span=_span(seen.seconds))
 
 
 def _is_thrashing(seen: Evidence) -> bool:

@@ -101,7 +101,7 @@ def engine_name(identity: EngineIdentity) -> str:
     parts = [identity.model_name or t("unnamed model")]
     parts += [t("engine {number}", number=identity.engine)] if identity.engine is not None else []
     parts += [identity.replica] if identity.replica is not None else []
-    return ", ".join(parts)
+    return words.listed(parts)
 
 
 def address_title(address: str) -> str:

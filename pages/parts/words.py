@@ -92,6 +92,15 @@ HOST_PARTS: tuple[PartWords, ...] = (
 _PARTS_BY_NAME = {part.name: part for part in (*PARTS, *HOST_PARTS)}
 NUM_COLOURS = len(PARTS) + 1  # of chartCategoricalColors; the last is for a part without words of its own
 
+# What eras are called where their names hold words of ours; `said` shows them in the reader's language.
+ERAS = (
+    mark("V0 (to 0.7)"),
+    mark("V1, 0.8 to 0.16"),
+    mark("0.17 to 0.20"),
+    mark("0.21 to 0.26"),
+    mark("0.27 to 0.31"),
+    mark("0.32 and newer"),
+)
 BASIS_WORDS = {
     "measured": mark("measured"),
     "read": mark("read from a file"),
@@ -133,6 +142,14 @@ def gib(num_bytes: float, rounding: Rounding = "nearest") -> str:
 def listed(parts: Iterable[str]) -> str:
     """`parts` one after the other: "a, b, c"."""
     return t(", ").join(parts)
+
+
+def sentences(*parts: str) -> str:
+    """`parts` that are not empty, one after the other: with a gap between, but none after a Chinese stop."""
+    text = ""
+    for part in filter(None, parts):
+        text += part if not text or text.endswith("。") else f" {part}"
+    return text
 
 
 def listed_long(parts: Iterable[str]) -> str:
@@ -245,10 +262,8 @@ def _shown_list(entries: list[str]) -> str:
     if not entries:
         return t("none")
     if len(entries) > 7:
-        return t(
-            "{first}, … {last} ({count} values)", first=", ".join(entries[:4]), last=entries[-1], count=len(entries)
-        )
-    return ", ".join(entries)
+        return t("{first}, … {last} ({count} values)", first=listed(entries[:4]), last=entries[-1], count=len(entries))
+    return listed(entries)
 
 
 def flag_name(name: str) -> str:

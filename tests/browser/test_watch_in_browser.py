@@ -90,7 +90,7 @@ def test_the_recorded_session_moves_by_itself_and_is_clean(open_page) -> None:
 def test_a_demo_engine_starts_is_shown_by_itself_and_stops(open_page, unfold) -> None:
     page = open_page("/watch", scheme="dark")
     unfold(page, "Demo engine: a real vLLM")
-    page.get_by_role("combobox", name="Load").click()
+    page.get_by_role("combobox", name="Workload").click()
     page.get_by_role("option", name=re.compile("Burst")).click()
     page.get_by_role("button", name="Start the demo engine").click()
 
