@@ -125,6 +125,8 @@ def check_size(path: Path, largest_bytes: int = LARGEST_UPLOAD_BYTES) -> None:
         raise RecordingError("absent", f"{path.name} does not exist or may not be read; check its path.") from None
     if not path.is_file():
         raise RecordingError("not_a_recording", f"{path.name} is a folder, not a recording; choose a file.")
+    if not size_bytes:
+        raise RecordingError("not_a_recording", f"{path.name} is empty (0 bytes); choose another file.")
     if size_bytes > largest_bytes:
         text = f"{path.name} has {size_bytes / MIB:,.0f} MiB, more than the {largest_bytes / MIB:,.0f} MiB allowed; cut it."
         raise RecordingError("too_large", text)

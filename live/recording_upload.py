@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from live.recording import Recording
-from live.recording_schema import LARGEST_UPLOAD_BYTES, RecordingError
+from live.recording_schema import LARGEST_UPLOAD_BYTES, RecordingError, check_size
 from live.recording_tables import read_table
 from planner.units import MIB
 
@@ -27,6 +27,7 @@ def open_upload(content: BinaryIO, file_name: str, largest_bytes: int = LARGEST_
         name = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(file_name).name).lstrip(".")[-80:] or "upload"
         path = folder / name
         _write(content, path, file_name, largest_bytes)
+        check_size(path, largest_bytes)
         if path.suffix.lower() not in {".csv", ".parquet"}:
             return Recording.open_untrusted(path, largest_bytes)
         return read_table(path, path.with_suffix(".kvscope"))

@@ -26,13 +26,14 @@ if replay is not None:
     watch_view.draw(replay, replay.recording.summary().interval_ms)
     report_pages.watch(replay)
     watch_alerts.panel(replay)
+    watch_cards.cards(replay)
     watch_sources.replay_download(replay)
 elif recorder is not None:
     watch_alerts.banner(recorder)
     watch_view.draw(recorder, recorder.recording.summary().interval_ms)
     report_pages.watch(recorder)
     watch_alerts.panel(recorder)
-    watch_cards.cards()
+    watch_cards.cards(recorder)
     watch_log.startup_log(recorder)
     watch_sources.recording_controls(recorder)
 else:

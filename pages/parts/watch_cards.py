@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from live.card_memory import CardMemory, EngineTerms, split_card, terms_of_log, terms_of_plan
-from live.nvml import ProcessMemory
+from live.nvml import DetectedGpu, ProcessMemory
+from live.recorded_cards import holds_cards, recorded_cards
+from live.recorder import Recorder
+from live.recording_schema import RecordingError
+from live.replay import Replay
 from pages.parts import state, watch_memory, watch_plan, watch_seen, watch_state, words
 from pages.parts.language import t
 from pages.parts.said import said
@@ -13,20 +19,46 @@ from pages.parts.watch_state import key, value
 from planner.answer import Plan
 from planner.startup_log import StartupLog, read_startup_log
 
+_CARDS_SECONDS = 5.0
 _QUIET_CHART = {"displayModeBar": False, "scrollZoom": False}
 
 
-@st.fragment(run_every=5.0)
-def cards() -> None:
-    """The memory of this machine's cards as NVML sees it, or the named state that says why there is none."""
-    st.subheader(t("Cards of this machine"), anchor=False)
+def cards(watched: Recorder | Replay) -> None:
+    """The memory of the cards: of this machine as NVML sees it now, or of the recorded engine's where they were recorded."""
+    seconds = None if watch_state.value("is_paused") else _CARDS_SECONDS
+    if isinstance(watched, Recorder):
+        st.subheader(t("Cards of this machine"), anchor=False)
+        st.fragment(_cards_now, run_every=seconds, key=key("part_cards"))(watched)
+    elif holds_cards(watched.recording):
+        st.subheader(t("Cards of the recorded machine"), anchor=False)
+        st.fragment(_cards_then, run_every=seconds, key=key("part_cards"))(watched)
+
+
+def _cards_now(recorder: Recorder) -> None:
+    """The cards of this machine, or the named state that says why there are none."""
     found = watch_state.cards()
     if found.kind != "ok":
         st.caption(words.plain(said(found.remedy)))
-    if not found.gpus:
+    if found.gpus:
+        _draw(found.gpus, _terms(recorder, max(gpu.total_bytes for gpu in found.gpus)))
+
+
+def _cards_then(replay: Replay) -> None:
+    """The cards at the moment that plays."""
+    try:
+        found = recorded_cards(replay.recording, replay.status().time_ms)
+    except RecordingError as error:
+        st.warning(words.plain(said(error.text)), icon=":material/warning:")
         return
-    terms = _terms(max(gpu.total_bytes for gpu in found.gpus))
-    split = tuple(split_card(gpu, terms) for gpu in found.gpus)
+    if not found:
+        st.caption(t("No card was recorded within a minute before this moment."))
+        return
+    plan = _plan(replay)
+    _draw(found, None if plan is None else terms_of_plan(plan))
+
+
+def _draw(gpus: Sequence[DetectedGpu], terms: EngineTerms | None) -> None:
+    split = tuple(split_card(gpu, terms) for gpu in gpus)
     st.plotly_chart(
         watch_memory.memory_bars(split, is_dark=state.is_dark()),
         key=key("cards"),
@@ -39,13 +71,13 @@ def cards() -> None:
         st.caption(_card_words(card))
 
 
-def _terms(total_bytes: int) -> EngineTerms | None:
+def _terms(recorder: Recorder, total_bytes: int) -> EngineTerms | None:
     """What the start-up log says of the engine's parts, else what the plan does."""
     log = _log()
     told = None if log is None else terms_of_log(log, total_bytes)
     if told is not None:
         return told
-    plan = _plan()
+    plan = _plan(recorder)
     return None if plan is None else terms_of_plan(plan)
 
 
@@ -60,11 +92,10 @@ def _read_log(text: str) -> StartupLog:
     return read_startup_log(text)
 
 
-def _plan() -> Plan | None:
-    recorder = watch_state.shown_recorder()
-    status = None if recorder is None else recorder.status()
-    sample = None if status is None else watch_seen.sample_of(status)
-    if status is None or sample is None or status.snapshot is None:
+def _plan(watched: Recorder | Replay) -> Plan | None:
+    status = watched.status()
+    sample = watch_seen.sample_of(status)
+    if sample is None or status.snapshot is None:
         return None
     planned = watch_plan.planned_now(sample, status.snapshot)
     return None if planned is None else planned.plan
@@ -85,7 +116,7 @@ def _card_words(card: CardMemory) -> str:
     parts = [
         t(
             "{card}, {used} of {total} in use. Processes: {held}.",
-            card=words.plain(f"{gpu.index}: {gpu.name}"),
+            card=words.plain(watch_memory.card_title(card)),
             used=words.gib(gpu.used_bytes),
             total=words.gib(gpu.total_bytes),
             held=words.plain(held),
@@ -105,4 +136,6 @@ def _card_words(card: CardMemory) -> str:
 
 def _process_words(process: ProcessMemory) -> str:
     size = t("size not told") if process.used_bytes is None else words.gib(process.used_bytes)
+    if not process.pid:
+        return t("the largest holds {size}", size=size)
     return t("{pid} holds {size}", pid=process.pid, size=size)

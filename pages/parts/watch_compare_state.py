@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
+from live.compare_recordings import engine_keys
 from live.recording import Recording
+from live.recording_schema import RecordingError
 from pages.parts import watch_state
 from pages.parts.watch_state import keep, value
 
@@ -32,11 +35,22 @@ def is_running(path: Path) -> bool:
 
 
 def fill(paths: Sequence[Path]) -> None:
-    """Choose two where the kept choice is gone, so before the widgets are drawn: the first two there are."""
-    for place, side in enumerate(SIDES):
-        chosen = value(field(side, "path"))
-        keep(field(side, "path"), chosen if chosen in paths else paths[min(place, len(paths) - 1)])
+    """Choose two where the kept choice is gone, so before the widgets are drawn: the first two that hold an engine's series."""
+    kept = [value(field(side, "path")) for side in SIDES]
+    if not all(path in paths for path in kept):
+        offered = list(islice(filter(_holds_series, paths), len(SIDES))) or list(paths[: len(SIDES)])
+        kept = [path if path in paths else offered[min(place, len(offered) - 1)] for place, path in enumerate(kept)]
+    for side, path in zip(SIDES, kept, strict=True):
+        keep(field(side, "path"), path)
     keep("compare_by", value("compare_by") or "start")
+
+
+def _holds_series(path: Path) -> bool:
+    try:
+        with opened(path) as recording:
+            return bool(engine_keys(recording))
+    except RecordingError:
+        return False
 
 
 def hold(name: str, options: Sequence[object]) -> None:

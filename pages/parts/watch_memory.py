@@ -49,9 +49,15 @@ def memory_bars(cards: Sequence[CardMemory], *, is_dark: bool = False) -> go.Fig
     return figure
 
 
+def card_title(card: CardMemory) -> str:
+    """A card by its number and name; by its number alone where a recording does not tell the name."""
+    number = card.gpu.index
+    return f"{number}: {card.gpu.name}" if card.gpu.name else t("card {number}", number=number)
+
+
 def card_label(card: CardMemory) -> str:
-    """A card by its number and name."""
-    return f"{card.gpu.index}: {html.escape(card.gpu.name)}"
+    """A card's title, for a figure."""
+    return html.escape(card_title(card))
 
 
 def _trace(index: int, cards: Sequence[CardMemory]) -> go.Bar:

@@ -109,7 +109,14 @@ def test_a_limit_that_is_switched_off_is_off(open_watch: OpenPage, engine: Metri
 # -- recordings ---------------------------------------------------------------------------------------------------------
 
 
-def write(path: Path, usage: float, block_size: str, *, marks: tuple[tuple[int, str, str], ...] = ()) -> Path:
+def write(
+    path: Path,
+    usage: float,
+    block_size: str,
+    *,
+    marks: tuple[tuple[int, str, str], ...] = (),
+    cards: dict[str, float] | None = None,
+) -> Path:
     store = Store.create(path, About(source="http://localhost:8000"))
     config = CacheConfig(labels=(("block_size", block_size),))
     for second in range(30):
@@ -124,7 +131,7 @@ def write(path: Path, usage: float, block_size: str, *, marks: tuple[tuple[int, 
             num_preemptions=float(second),
         )
         encoded = encode(EngineSnapshot(time_unix_ns=time_ns, source="x", engines=(engine,), vllm_version="0.32.0"))
-        store.append(encoded.time_ms, encoded.numbers, encoded.document)
+        store.append(encoded.time_ms, {**encoded.numbers, **(cards or {})}, encoded.document)
     for second, kind, text in marks:
         store.mark(START_MS + 1000 * second, kind, text)
     store.close()
@@ -183,3 +190,40 @@ def test_a_replay_shows_the_alerts_that_were_logged(open_watch: OpenPage, pair: 
     (row,) = table(app, "Begin (UTC)", "What")
     assert row["What"].startswith("KV usage of m, engine 0: 97 %")
     assert "A recording shows the alerts that were logged." in said(app)
+
+
+def test_a_replay_shows_the_cards_that_were_recorded(open_watch: OpenPage, folder: Path) -> None:
+    names = ("used_bytes", "total_bytes", "largest_process_bytes")
+    cards = {f"nvml/0/{name}": size * 2.0**30 for name, size in zip(names, (40, 80, 38), strict=True)}
+    path = write(folder / "cards.kvscope", 0.5, "16", cards=cards)
+    app = open_watch()
+    app.selectbox(key="watch_recording").set_value(path)
+    app.button(key="watch_replay_chosen").click().run()
+    app.slider(key="watch_place").set_value(10).run()
+
+    assert "Cards of the recorded machine" in said(app)
+    told = said(app).replace("\xa0", " ")
+    assert "card 0, 40.0 GiB of 80.0 GiB in use. Processes: the largest holds 38.0 GiB." in told
+
+
+def test_a_replay_without_cards_says_nothing_of_them(open_watch: OpenPage, pair: tuple[Path, Path]) -> None:
+    app = open_watch()
+    app.selectbox(key="watch_recording").set_value(pair[0])
+    app.button(key="watch_replay_chosen").click().run()
+
+    assert "Cards of" not in said(app)
+
+
+def test_the_first_two_that_can_be_compared_are_chosen(
+    open_watch: OpenPage, folder: Path, pair: tuple[Path, Path]
+) -> None:
+    Store.create(folder / "zz-empty.kvscope", About(source="http://localhost:8000")).close()
+    app = open_watch()
+
+    app.toggle(key="watch_compare_on").set_value(True).run()
+
+    chosen = {app.selectbox(key=f"watch_compare_{side}_path").value.name for side in "AB"}
+    assert "zz-empty.kvscope" not in chosen
+    assert len(chosen) == 2
+    assert not app.error
+    assert pair[0].exists()

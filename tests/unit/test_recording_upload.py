@@ -71,3 +71,11 @@ def test_garbage_is_a_sentence(name, uploads):
     assert fault.value.kind in {"not_a_recording", "damaged"}
     assert fault.value.text.endswith(".")
     assert list(uploads.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["run.kvscope", "run.csv", "run.parquet"])
+def test_an_empty_file_is_called_empty(name, uploads):
+    with pytest.raises(RecordingError, match=r"is empty \(0 bytes\)"):
+        open_bytes(b"", name)
+
+    assert list(uploads.iterdir()) == []
