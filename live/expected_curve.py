@@ -5,8 +5,10 @@ What is predicted is memory, not speed: arrivals, prompts and lengths are the lo
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +27,7 @@ _PACE_SECONDS = 1.0  # shorter stretches tell more of when a scrape was answered
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long a step of the engine took at some moments, counted in seconds from the load's start; hashable, so cacheable."""
+    """How long a step took from each moment on, counted in seconds from the load's start; hashable, so cacheable."""
 
     at_seconds: tuple[float, ...]
     step_seconds: tuple[float, ...]
@@ -57,41 +59,61 @@ class CurveError:
 
 
 class _MeasuredSteps:
-    """The time of each simulated step, as the engine's speed was at that moment. Of one simulation."""
+    """The time of each simulated step, so that as many fit into each stretch as the engine took in it. Of one simulation."""
 
     def __init__(self, pace: Pace) -> None:
-        self._pace = pace
+        self._starts = pace.at_seconds or (0.0,)
+        self._steps = pace.step_seconds or (_USUAL_STEP_SECONDS,)
+        passed = ((end - start) / step for (start, end), step in zip(pairwise(self._starts), self._steps, strict=False))
+        self._counts = tuple(accumulate(passed, initial=0.0))  # steps from the first start to each
         self._now_seconds = 0.0
         self.ends_seconds: list[float] = []
 
     def __call__(self, scheduler: Scheduler) -> float:
         arrived = (each.request.arrival_seconds or 0.0 for each in (*scheduler.running, *scheduler.waiting))
-        self._now_seconds = max(self._now_seconds, max(arrived, default=0.0))  # the clock skips an idle stretch
-        step = _USUAL_STEP_SECONDS
-        if self._pace.at_seconds:
-            step = float(np.interp(self._now_seconds, self._pace.at_seconds, self._pace.step_seconds))
-        self._now_seconds += step
+        start = max(self._now_seconds, max(arrived, default=0.0))  # the clock skips an idle stretch
+        self._now_seconds = self._after_a_step(start)
         self.ends_seconds.append(self._now_seconds)
-        return step
+        return self._now_seconds - start
+
+    def _after_a_step(self, seconds: float) -> float:
+        place = max(bisect_right(self._starts, seconds) - 1, 0)
+        count = self._counts[place] + (seconds - self._starts[place]) / self._steps[place] + 1.0
+        place = max(bisect_right(self._counts, count) - 1, 0)
+        return self._starts[place] + (count - self._counts[place]) * self._steps[place]
 
 
-def measured_pace(since_seconds: Numbers, running: Numbers, generation_tokens: Numbers) -> Pace:
-    """The engine's pace from its metrics, a second at a time: a running request gains a token a step.
+def measured_pace(
+    since_seconds: Numbers, running: Numbers, generation_tokens: Numbers, steps: Numbers | None = None
+) -> Pace:
+    """The engine's pace from its metrics, a second at a time: by its count of `steps` while it was busy throughout.
 
-    Seconds a step = ∫ running requests dt / tokens generated, over at least `_PACE_SECONDS`.
+    Elsewhere, or where steps are not counted, a running request gains a token a step: seconds a step =
+    ∫ running requests dt / tokens generated. Stretches are at least `_PACE_SECONDS` long.
     """
+    counted = np.full_like(since_seconds, np.nan) if steps is None else steps
     is_known = ~(np.isnan(running) | np.isnan(generation_tokens))
-    since_seconds, running, generation_tokens = (each[is_known] for each in (since_seconds, running, generation_tokens))
-    passed = np.diff(since_seconds)
-    held = (
-        np.concatenate(([0.0], np.cumsum((running[1:] + running[:-1]) / 2 * passed))) if len(since_seconds) else passed
+    since_seconds, running, tokens, counted = (
+        each[is_known] for each in (since_seconds, running, generation_tokens, counted)
     )
     places = _spaced(since_seconds, _PACE_SECONDS)
-    added, spent = np.diff(generation_tokens[places]), np.diff(held[places])
-    kept = (added > 0) & (spent > 0)
-    steps = np.maximum(spent[kept] / added[kept], _FASTEST_STEP_SECONDS)
-    middles = ((since_seconds[places][1:] + since_seconds[places][:-1]) / 2)[kept]
-    return Pace(at_seconds=tuple(np.round(middles, 3).tolist()), step_seconds=tuple(np.round(steps, 6).tolist()))
+    found = [
+        (float(since_seconds[start]), step)
+        for start, end in pairwise(places.tolist())
+        if (step := _step_seconds(*(each[start : end + 1] for each in (since_seconds, running, tokens, counted))))
+    ]
+    return Pace(
+        at_seconds=tuple(round(start, 3) for start, _ in found), step_seconds=tuple(round(step, 6) for _, step in found)
+    )
+
+
+def _step_seconds(since_seconds: Numbers, running: Numbers, tokens: Numbers, steps: Numbers) -> float | None:
+    """How long a step took in one stretch of samples; None where nothing ran."""
+    passed = np.diff(since_seconds)
+    if np.all(running > 0) and steps[-1] > steps[0]:
+        return max(float(passed.sum() / (steps[-1] - steps[0])), _FASTEST_STEP_SECONDS)
+    held, added = float(np.sum((running[1:] + running[:-1]) / 2 * passed)), float(tokens[-1] - tokens[0])
+    return max(held / added, _FASTEST_STEP_SECONDS) if added > 0 and held > 0 else None
 
 
 def _spaced(since_seconds: Numbers, least_seconds: float) -> NDArray[np.int64]:

@@ -107,7 +107,8 @@ def _last_arrival_seconds(requests: Sequence[SimulatedRequest]) -> float:
 
 
 def _pace(recording: Recording, sample: EngineSample, start_ms: int, end_ms: int) -> Pace:
-    names = tuple(series_name(sample.identity, field) for field in ("num_requests_running", "generation_tokens"))
+    fields = ("num_requests_running", "generation_tokens", "vllm:iteration_tokens_total:count")
+    names = tuple(series_name(sample.identity, field) for field in fields)
     window = recording.window(names, start_ms - 1000, max(end_ms, start_ms))
     return measured_pace(seconds_since(window.time_ms, start_ms), *(window.series(name) for name in names))
 

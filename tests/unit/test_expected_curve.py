@@ -24,7 +24,7 @@ def test_a_running_request_gains_a_token_a_step() -> None:
 
     pace = measured_pace(since, running, 200.0 * np.arange(11))  # 4 requests, 200 tokens a second
 
-    assert pace.at_seconds[0] == 0.5
+    assert pace.at_seconds[0] == 0.0
     assert set(pace.step_seconds) == {0.02}
 
 
@@ -40,8 +40,26 @@ def test_an_idle_stretch_has_no_pace() -> None:
 
     pace = measured_pace(np.arange(5.0), running, np.array([0.0, 0.0, 0.0, 50.0, 150.0]))
 
-    assert pace.at_seconds == (2.5, 3.5)
+    assert pace.at_seconds == (2.0, 3.0)
     assert pace.step_seconds == (0.02, 0.02)
+
+
+def test_steps_that_are_counted_go_before_tokens_while_the_engine_is_busy() -> None:
+    running = np.array([4.0, 4.0, 4.0, 0.0])
+    tokens = np.array([0.0, 100.0, 200.0, 250.0])  # fewer than a token a step: some steps compute prompts again
+    steps = np.array([0.0, 50.0, 100.0, 110.0])
+
+    pace = measured_pace(np.arange(4.0), running, tokens, steps)
+
+    assert pace.step_seconds == (0.02, 0.02, 0.04)
+
+
+def test_as_many_steps_fit_into_a_stretch_as_the_engine_took_in_it() -> None:
+    pace = Pace(at_seconds=(0.0, 1.0, 2.0), step_seconds=(0.1, 0.02, 0.1))
+    curve = expected_curve(CONFIG, (request("a", 0.0, 32, 64),), pace)
+
+    begun = [np.sum(curve.at_seconds < moment - 1e-6) for moment in (1.0, 2.0)]
+    assert begun == [10, 60]
 
 
 def test_one_sample_has_no_pace() -> None:
