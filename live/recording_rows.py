@@ -9,7 +9,6 @@ from __future__ import annotations
 import bisect
 import heapq
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
+import numpy as np
+
 from live.recording import Gap, Recording
-from live.recording_schema import RecordingError
+from live.recording_schema import CHUNK_TICKS, RecordingError
 from live.sample_codec import decode
 from live.store import About, Store
 
@@ -124,19 +125,21 @@ def _told(first: Sequence[Row]) -> About:
 
 
 class _Importer:
-    """Puts rows into a store, gaps with the begin and end they had."""
+    """Puts rows into a store, ticks many at a time, gaps with the begin and end they had."""
 
     def __init__(self, store: Store, names: Sequence[str]) -> None:
         self._store = store
         self._names = tuple(names)
         self._document = ""
         self._open: Gap | None = None
+        self._ticks: list[Row] = []  # those with the words of `_document` that are not in the store yet
 
     def take(self, found: Iterable[Row]) -> None:
         for row in found:
             if not 0 < row.time_ms < _LATEST_MS:
                 raise RecordingError("damaged", f"A row of the table stands at {row.time_ms} ms, which is no time.")
             self._take(row)
+        self._flush()
         self._close(None)
 
     def _take(self, row: Row) -> None:
@@ -157,9 +160,18 @@ class _Importer:
     def _tick(self, row: Row) -> None:
         if row.document and row.document != self._document:
             decode(row.time_ms, {}, row.document)
+            self._flush()
             self._document = row.document
-        pairs = zip(self._names, row.numbers, strict=True)
-        self._store.append(row.time_ms, {name: one for name, one in pairs if not math.isnan(one)}, self._document)
+        self._ticks.append(row)
+        if len(self._ticks) >= CHUNK_TICKS:
+            self._flush()
+
+    def _flush(self) -> None:
+        ticks, self._ticks = self._ticks, []
+        if ticks:
+            times = np.array([row.time_ms for row in ticks], np.int64)
+            numbers = np.array([row.numbers for row in ticks], np.float64).reshape(len(ticks), len(self._names))
+            self._store.append_span(times, self._names, np.ascontiguousarray(numbers.T), self._document)
 
     def _close(self, end_ms: int | None) -> None:
         gap, self._open = self._open, None
