@@ -15,7 +15,7 @@ from planner.activation import cublas_bytes, dtype_bytes
 from planner.defaults import Resolved
 from planner.facts import Basis, Estimate
 from planner.gpu_catalog import GpuFacts
-from planner.inventory import ModelFacts
+from planner.inventory import Embedding, ModelFacts
 from planner.overhead_constants import Constant
 from planner.parallel import layer_ranges
 from planner.units import GIB
@@ -71,7 +71,7 @@ def _constant(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Constant:
 
 def _one_card(model: ModelFacts, resolved: Resolved) -> Constant:
     if resolved.era >= Era.V027_031:
-        return constants.NON_TORCH_027
+        return _with_tied_table(model, resolved) if _keeps_tied_table(model, resolved) else constants.NON_TORCH_027
     if resolved.era >= Era.V021_026:
         return constants.NON_TORCH_021
     if resolved.era >= Era.V017_020:
@@ -81,6 +81,25 @@ def _one_card(model: ModelFacts, resolved: Resolved) -> Constant:
             return constants.NON_TORCH_017_PP
         return constants.NON_TORCH_017_UNALIGNED_LOGITS if model.vocab_size % 4 else constants.NON_TORCH_017
     return constants.NON_TORCH_V1
+
+
+def _keeps_tied_table(model: ModelFacts, resolved: Resolved) -> bool:
+    """Whether compiling a text model leaves a copy of its table: where the head is the embedding, and not from a warm cache."""
+    is_compiled = not resolved.flags.enforce_eager and resolved.compile_cache != "warm"
+    tables = [module for part in model.parts for module in part.modules if isinstance(module, Embedding)]
+    is_tied = bool(tables) and not any(table.role == "head" for table in tables)
+    return is_compiled and is_tied and resolved.pp == 1 and not model.is_multimodal
+
+
+def _with_tied_table(model: ModelFacts, resolved: Resolved) -> Constant:
+    rule, left = constants.NON_TORCH_027, constants.TIED_TABLES_LEFT_027
+    table_gib = model.vocab_size * model.hidden_size * dtype_bytes(resolved) / GIB
+    return replace(
+        left,
+        best=rule.best + left.best * table_gib,
+        low=rule.low + left.low * table_gib,
+        high=rule.best + left.high * table_gib,
+    )
 
 
 def _tensor_parallel(model: ModelFacts, resolved: Resolved, pp_rank: int) -> Constant:

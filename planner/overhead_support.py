@@ -30,6 +30,7 @@ _PLAIN: dict[str, tuple[int, int, str]] = {
     "LAYER_RESIDUAL_COPIES_V1": (3, 3, "CodeLlama-7b, Granite-3.1-8B, LLaVA-1.6-7B"),
     "GATED_ENCODER_RESIDUAL_COPIES": (1, 1, "Qwen2.5-VL-7B, 0.23, 114,688 video tokens"),
     "ENCODER_RESIDUAL_COPIES": (2, 2, "Qwen3.8-27B, 0.27.1; a 4B on an L4"),
+    "COLD_COMPILE_MOST_EXTRA_TABLES": (10, 7, "cold starts on A100, 4090, L4, L40S and an 8 GB card, 0.18 to 0.31"),
     "COLD_COMPILE_EXTRA_TABLES_SM120": (3, 2, "Qwen3-32B and a 70B on a 96 GB Blackwell"),
     "GDN_ESTIMATE_BYTES_PER_TOKEN": (1, 1, "one report that compares two releases, 0.26"),
     "ESTIMATE_PER_GDN_LAYER_GIB": (5, 3, "Qwen3.5-4B and 9B, Qwen3.6 and 3.8-27B, 0.19 to 0.27"),

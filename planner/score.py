@@ -132,15 +132,21 @@ def _predict_as_run(row: TruthRow, documents: ModelDocuments, version: str) -> t
 
 
 def _unexplained(row: TruthRow, answer: Plan) -> str | None:
-    """Why a row without a stated utilisation cannot have run at the default one: a quarter of the card would be missing."""
-    logged = row.number("available_kv_gib")
-    if row.number("gpu_memory_utilization") is not None or logged is None:
+    """Why a row without a stated utilisation cannot have run at the default one: too much of the card is missing, or too little."""
+    logged, rank = row.number("available_kv_gib"), answer.ranks[0]
+    is_given = answer.request.flags.kv_cache_memory_bytes is not None
+    if row.number("gpu_memory_utilization") is not None or logged is None or is_given:
         return None
-    missing = answer.ranks[0].kv_pool.best_bytes / GIB - logged
-    share = missing / (answer.gpu_total.best_bytes / GIB)
-    if share < _LARGEST_UNEXPLAINED_SHARE or answer.request.flags.kv_cache_memory_bytes is not None:
-        return None
-    return f"utilisation is not on record, and the default would leave {missing:.1f} GiB of the card unexplained"
+    missing = rank.kv_pool.best_bytes / GIB - logged
+    if missing / (answer.gpu_total.best_bytes / GIB) >= _LARGEST_UNEXPLAINED_SHARE:
+        return f"utilisation is not on record, and the default would leave {missing:.1f} GiB of the card unexplained"
+    beside_weights = (rank.kv_pool, rank.activation, rank.non_torch, rank.cuda_graphs)
+    over = logged - sum(part.best_bytes for part in beside_weights) / GIB
+    return (
+        f"utilisation is not on record, and the default is {over:.1f} GiB less than pool and weights"
+        if over > 0
+        else None
+    )
 
 
 def _try(row: TruthRow, documents: ModelDocuments, version: str) -> Scored:

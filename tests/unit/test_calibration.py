@@ -77,7 +77,7 @@ def test_a_start_of_the_same_model_moves_its_plan_to_the_measurement_and_narrows
     expected = general.ranks[0].non_torch.best_bytes + 0.3 * GIB
     assert made.ranks[0].non_torch.best_bytes == pytest.approx(expected, abs=0.05 * GIB)
     assert made.ranks[0].activation.best_bytes == pytest.approx(general.ranks[0].activation.best_bytes * 1.1, rel=0.02)
-    assert width(made) < 0.6 * width(general)
+    assert width(made) < 0.75 * width(general)
     assert made.calibration == held.identity
 
 
