@@ -111,6 +111,7 @@ class Recorder:
         self._store_lock = threading.Lock()  # over the store; a commit may wait for the disk
         self._lock = threading.Lock()  # over the status and the time; never held for long
         self._stop = threading.Event()
+        self._has_looked = threading.Event()
         self._thread: threading.Thread | None = None
         self._counted_ms = max(self._wall_ms(), (store.last_ms or 0) + 1)
         self._counted_at = self._last_tick_at = self._clock.monotonic()
@@ -212,7 +213,12 @@ class Recorder:
                 num_ticks=last.num_ticks + (state == OK),
                 storage_text=storage_text,
             )
+            self._has_looked.set()
             return self._status
+
+    def wait_for_first(self, seconds: float) -> bool:
+        """Whether the engine has been asked once; waits for that, `seconds` at most."""
+        return self._has_looked.wait(seconds)
 
     def status(self) -> WatchStatus:
         """How it stands now; a poll that does not end is a state too."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench_browser import main as bench_block_map
 from bench_live import bench_recording
+from bench_readers import bench_readers
 from log_bench import bench_logs
 from simulator_bench import bench_large_run, bench_simulator
 
@@ -139,6 +140,8 @@ def main() -> None:
     print("recording")
     bench_recording()
     bench_logs()
+    print("readers of one recorder")
+    bench_readers()
     bench_block_map()
 
 

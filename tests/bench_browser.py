@@ -1,17 +1,20 @@
-"""How fast the block map is in a real browser: click to paint and frames a second. Used by `make bench`; asserts nothing."""
+"""How fast a real browser sees it: the block map from click to paint, an engine from the press to its numbers. Asserts nothing."""
 
 from __future__ import annotations
 
+import os
 import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fakes.metrics_server import metrics_server, metrics_text
 from playwright.sync_api import Page, sync_playwright
 
 ROOT = Path(__file__).parents[1]
@@ -26,11 +29,12 @@ _PLAY_SECONDS = 3.0
 
 
 @contextmanager
-def server() -> Iterator[str]:
+def server(**environment: str) -> Iterator[str]:
     """The address of an application started for this measurement."""
     port = free_port()
     command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    env = os.environ | environment
+    process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_until_up(f"http://127.0.0.1:{port}/healthz")
         yield f"http://127.0.0.1:{port}"
@@ -116,8 +120,47 @@ def frames_per_second(page: Page) -> float:
     return (last - first) / seconds
 
 
+def first_number_seconds(page: Page, origin: str) -> float:
+    """From pressing Watch, with the address typed, to the engine's real usage on the page."""
+    with metrics_server() as engine:
+        engine.text = metrics_text(usage=0.625)
+        page.goto(f"{origin}/watch")
+        page.wait_for_function("document.querySelector('[data-test-script-state=notRunning]')", timeout=60_000)
+        page.wait_for_timeout(3000)
+        field = page.get_by_role("textbox", name="Engine's address")
+        field.fill(engine.url)
+        start = time.perf_counter()
+        field.press("Enter")
+        page.get_by_role("button", name="Watch", exact=True).click()
+        page.get_by_test_id("stMetric").filter(has_text="62.5").wait_for(timeout=60_000)
+        seconds = time.perf_counter() - start
+        page.locator(".js-plotly-plot").nth(3).wait_for(timeout=60_000)
+        page.wait_for_timeout(3000)  # until nothing moves under the pointer any more
+        page.get_by_role("button", name="End recording").click()
+        page.get_by_text("The recording has ended").wait_for(timeout=60_000)
+    return seconds
+
+
+def bench_first_number() -> None:
+    """Print how long a reader waits for the first real number of an engine."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        server(KVSCOPE_RECORDINGS=folder) as origin,
+        sync_playwright() as play,
+    ):
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+        seconds = [first_number_seconds(page, origin) for _ in range(_ROUNDS)]
+        browser.close()
+    print(
+        f"an engine's first number in Chromium: {statistics.median(seconds):.2f} s after the press "
+        f"({min(seconds):.2f} to {max(seconds):.2f} of {_ROUNDS}), load {os.getloadavg()[0]:.1f}"
+    )
+
+
 def main() -> None:
     """Print every figure."""
+    bench_first_number()
     print("block map in Chromium (median of a shared machine)")
     with server() as origin, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])

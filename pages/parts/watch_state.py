@@ -38,6 +38,7 @@ FIRST_PLAY_SPEED = 2
 _FIRST_PLAY_BEGINS_MS = 15_000  # into the packaged session: what came before is drawn at once
 MOST_LISTED = 200
 _NVML_SECONDS = 5.0
+FIRST_SECONDS = 1.0  # that a press waits for an engine's first answer
 _REMEMBERED = "remembered_"
 Made = TypeVar("Made")
 _ENDPOINT_FIELDS = ("probe", "kv_events", "kv_replay")
@@ -132,7 +133,9 @@ def watch(address: str, endpoints: BesideEndpoints | None = None) -> None:
     """Record the engine at `address` and show it in place of what plays; None leaves what is beside it as it is."""
 
     def begin() -> None:
-        show_engine(monitor().watch(address, endpoints=endpoints).address)
+        recorder = monitor().watch(address, endpoints=endpoints)
+        recorder.wait_for_first(FIRST_SECONDS)  # so that the page comes with numbers, not with their promise
+        show_engine(recorder.address)
 
     trying(begin)
 

@@ -117,6 +117,16 @@ def test_an_engine_is_seen_with_its_numbers_and_its_file(
     assert any(str(path) in code.value for code in app.code)
 
 
+def test_the_press_alone_brings_the_numbers(
+    open_watch: OpenPage, engine: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pages.parts.watch_state.FIRST_SECONDS", 30.0)  # however slow this machine is
+
+    app = watch(open_watch(), engine.url)
+
+    assert metric(app, "KV usage")[0].replace("\xa0", " ") == "25.0 %"
+
+
 def test_what_is_absent_is_not_zero(open_watch: OpenPage, engine: MetricsServer) -> None:
     app = watch(open_watch(), engine.url)
     until(app, lambda each: "Connected" in said(each))

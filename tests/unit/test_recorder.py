@@ -352,6 +352,18 @@ def test_a_thread_polls_by_the_clock_until_it_is_stopped(tmp_path):
 # -- alerts -------------------------------------------------------------------------------------------------------------
 
 
+def test_the_first_look_can_be_waited_for(tmp_path):
+    blocked = Blocking()
+    recorder = Recorder(blocked, Store.create(tmp_path / "run.kvscope", About(source="http://x")))
+
+    assert not recorder.wait_for_first(0.01)
+    recorder.start()
+    assert not recorder.wait_for_first(0.05)
+    blocked.release.set()
+    assert recorder.wait_for_first(10.0)
+    recorder.stop()
+
+
 def full(usage: float) -> EngineSnapshot:
     engine = replace(snapshot().engines[0], kv_usage_fraction=usage)
     return replace(snapshot(), engines=(engine,))
