@@ -47,7 +47,7 @@ def encoder_peak(model: ModelFacts, resolved: Resolved) -> EncoderPeak | None:
     return _peak(
         model,
         encoder,
-        items=f"{items} {'video' if frames > 1 else encoder.modality} items",
+        items=(items, "video" if frames > 1 else encoder.modality),
         patches=items * encoder.patch_tokens_per_item * frames,
         kept_tokens=items * (budget if resolved.version == _SCATTERED else item_tokens),
     )
@@ -58,14 +58,17 @@ def _qwen3_video_peak(model: ModelFacts, resolved: Resolved, encoder: EncoderFac
     budget = max(resolved.max_num_batched_tokens, int(_QWEN3_VIDEO_TOKENS * _QWEN3_TOKENS_WITH_TEXT))
     merged = encoder.patch_tokens_per_item // max(1, encoder.output_tokens_per_item)
     patches = _QWEN3_VIDEO_TOKENS * max(1, merged)
-    return _peak(model, encoder, items="1 video items", patches=patches, kept_tokens=budget)
+    return _peak(model, encoder, items=(1, "video"), patches=patches, kept_tokens=budget)
 
 
-def _peak(model: ModelFacts, encoder: EncoderFacts, *, items: str, patches: int, kept_tokens: int) -> EncoderPeak:
+def _peak(
+    model: ModelFacts, encoder: EncoderFacts, *, items: tuple[int, str], patches: int, kept_tokens: int
+) -> EncoderPeak:
     """The peak of `patches` patches whose embeddings take `kept_tokens` tokens of the encoder cache.
 
     0.11.0 scatters each item's embeddings into a buffer of the whole budget (profile_run of v1/worker/gpu_model_runner.py).
     """
+    num_items, modality = items
     pixels = patches * _values_per_patch(model) * _VALUE_BYTES
     outputs = kept_tokens * _output_width(model) * _VALUE_BYTES
     per_patch = _values_per_running_patch(model, encoder)
@@ -73,7 +76,7 @@ def _peak(model: ModelFacts, encoder: EncoderFacts, *, items: str, patches: int,
     return EncoderPeak(
         peak_bytes=running + pixels + outputs,
         kept_bytes=pixels + outputs,
-        formula=f"{items}, {patches:,} patches x {per_patch:,.0f} x "
+        formula=f"{num_items} {modality} items, {patches:,} patches x {per_patch:,.0f} x "
         f"{_VALUE_BYTES} B + {(pixels + outputs) / GIB:.2f} GiB of pixels and embeddings",
     )
 

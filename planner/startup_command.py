@@ -102,9 +102,9 @@ class CommandWatch:
 def _setting(text: str) -> str | None:
     """The line that sets one of vLLM's variables, as a shell's; None where it sets none."""
     if (found := _SETTING.match(text.strip())) is not None:
-        return f"export {found['pairs']}"
+        return "export " + found["pairs"]
     found = _POWERSHELL.search(text)
-    return None if found is None else f"export {found[1]}={found[2]}"
+    return None if found is None else "export " + "=".join(found.groups())
 
 
 def _within_quotes(text: str, begin: int) -> str:
