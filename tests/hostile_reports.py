@@ -39,8 +39,11 @@ from pages.parts.simulate_setup import setup
 from pages.parts.simulate_weigh import WeighJob
 from planner import planning
 from planner.answer import Plan
+from planner.dry_advice import Recommendation
+from planner.dry_run import Knee, Level
 from planner.facts import Finding
 from planner.gpu_catalog import find_gpu
+from planner.latency import Latency, Percentiles
 from planner.matrix import MatrixQuestion, Split, sheet
 from planner.measured_start import MeasuredRank, MeasuredStart, printed_gib
 from planner.model_catalog import catalogue_documents
@@ -48,6 +51,7 @@ from planner.reconcile import reconcile
 from planner.request import EngineFlags, PlanRequest
 from planner.scenarios import Scenario
 from planner.score_record import read_record
+from planner.served_load import ServedLoad
 
 LONG = "l" * 5_000
 HOSTILE = (
@@ -184,6 +188,35 @@ def _cards(evil: str, _folder: Path) -> tuple[Section, ...]:
     return tuple(report_compare._cards(rows, rows, asked_for))
 
 
+def _dry(evil: str, _folder: Path) -> tuple[Section, ...]:
+    waits = Percentiles(p50_seconds=0.2, p99_seconds=0.5, num_samples=90)
+    levels = tuple(
+        Level(
+            users=users,
+            load=ServedLoad(
+                concurrency=users,
+                mean_running=float(users),
+                mean_waiting=0.0,
+                num_finished=100,
+                num_preemptions=0,
+                mean_used_fraction=0.1,
+                peak_used_fraction=0.2,
+                mean_step_seconds=0.02,
+                longest_step_seconds=0.1,
+                output_tokens_per_second=100.0 * users,
+                is_backlog_growing=False,
+                latency=Latency(first_token=waits, between_tokens=waits),
+            ),
+        )
+        for users in (1, 2, 4)
+    )
+    advice = Recommendation(flag="max_num_seqs", value=4, reason=evil, trade=evil)
+    rows = [{"Users": 1, "Why not": words.plain(evil)}]
+    inputs = (report_plan.inputs_table(hostile_plan(evil)), report_compare_inputs.load_inputs(FIRST))
+    knee = Knee(users=4, reason=evil, is_open=True)
+    return tuple(report_compare._dry(levels, knee, (advice,), (rows, rows), inputs))
+
+
 def _calibration(evil: str, _folder: Path) -> tuple[Section, ...]:
     plan, _ = planned()
     ranks = tuple(
@@ -229,6 +262,7 @@ PAGES = MappingProxyType(
         "fits": _fits,
         "scenarios": _scenarios,
         "cards": _cards,
+        "dry": _dry,
         "calibration": _calibration,
         "accuracy": _accuracy,
         "learn": _learn,

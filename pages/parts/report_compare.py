@@ -98,7 +98,7 @@ def _scenarios(held: Sequence[Scenario], rows: Rows, links: Sequence[str | None]
     heads: list[Section] = []
     for scenario, link in zip(held, links, strict=True):
         plan = scenario.plan
-        heads.append(Heading(text=scenario.name, level=3))
+        heads.append(Heading(text=scenario.name))
         heads.append(
             Verdict(text=words.verdict(plan), reason=said(plan.reason), tone="good" if plan.will_start else "bad")
         )

@@ -10,6 +10,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # ships no types
 from playwright.sync_api import Browser, Page, expect
 
+from pages.parts.language import CHINESE, ENGLISH, speaking
+from pages.parts.report_html import to_html
+from tests import hostile_reports
+
 PAGES = {
     "plan": "/",
     "simulation": "/simulate",
@@ -32,22 +36,24 @@ def pressed(page: Page, folder: Path, name: str, label: str = "Report") -> Path:
     return file
 
 
-def examined(browser: Browser, file: Path, *, width: int = 1000) -> list[str]:
+def examined(browser: Browser, file: Path, widths: tuple[int, ...] = (1000, 390)) -> list[str]:
     """What is wrong with the file when a browser without any network opens it."""
-    context = browser.new_context(offline=True, viewport={"width": width, "height": 900})
+    context = browser.new_context(offline=True, viewport={"width": widths[0], "height": 900})
     page = context.new_page()
     faults: list[str] = []
     page.on("console", lambda message: faults.append(message.text))
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("request", lambda request: faults.append(request.url) if request.url != file.as_uri() else None)
     page.goto(file.as_uri())
-    faults += [
-        f"{fault['id']}: {fault['nodes'][0]['html'][:200]}"
-        for fault in Axe().run(page).response["violations"]
-        if fault["impact"] in {"serious", "critical"}
-    ]
-    if page.evaluate("document.documentElement.scrollWidth") > width:
-        faults.append("wider than the window")
+    for at in widths:
+        page.set_viewport_size({"width": at, "height": 900})
+        faults += [
+            f"{fault['id']}: {fault['nodes'][0]['html'][:200]}"
+            for fault in Axe().run(page).response["violations"]
+            if fault["impact"] in {"serious", "critical"}
+        ]
+        if page.evaluate("document.documentElement.scrollWidth") > at:
+            faults.append(f"wider than a window of {at}")
     context.close()
     return faults
 
@@ -67,8 +73,43 @@ def test_a_report_opens_offline_and_prints(open_page: OpenPage, browser: Browser
     file = pressed(page, tmp_path, name)
 
     assert examined(browser, file) == []
-    assert examined(browser, file, width=390) == []
     assert 2 <= printed_pages(browser, file) <= 24
+
+
+@pytest.mark.parametrize("code", [ENGLISH, CHINESE])
+@pytest.mark.parametrize("name", hostile_reports.PAGES)
+def test_no_name_in_a_report_runs_or_breaks_it(browser: Browser, tmp_path: Path, name: str, code: str) -> None:
+    file = tmp_path / "report.html"
+    with speaking(code):
+        file.write_text(to_html(hostile_reports.report_of(name, hostile_reports.ALL_AT_ONCE, tmp_path)), "utf-8")
+
+    assert examined(browser, file, (1280,) if code == ENGLISH else (390,)) == []
+    assert printed_pages(browser, file) >= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("simulation", "/simulate?sim=workload.lesson~seed.3~num_gpu_blocks.17"),
+        ("fewest-cards", "/compare?fit=view!cards~users!9~search_cards!L40S~most_cards!1"),
+        ("learn", "/learn?lesson=budget"),
+    ],
+)
+def test_the_link_in_a_report_opens_the_same_page(open_page: OpenPage, tmp_path: Path, name: str, path: str) -> None:
+    text = pressed(open_page(path), tmp_path, name).read_text(encoding="utf-8")
+    link = re.findall(r'<a href="([^"]+)">', text)[-1].replace("&amp;", "&")
+
+    again = pressed(open_page(link), tmp_path, name).read_text(encoding="utf-8")
+
+    without_date = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
+    assert without_date.sub("", again) == without_date.sub("", text)
+
+
+def test_a_report_is_fetched_though_the_page_moves(open_page: OpenPage, tmp_path: Path) -> None:
+    page = open_page("/watch")  # the recorded session plays, and draws its parts anew each second
+
+    for _ in range(4):
+        assert "</html>" in pressed(page, tmp_path, "watch").read_text(encoding="utf-8")
 
 
 def test_a_report_speaks_the_reader_s_language(open_page: OpenPage, browser: Browser, tmp_path: Path) -> None:
