@@ -164,7 +164,9 @@ def _sound(engine: _Engine, name: str, value: float, rule: NumberRule) -> float 
 def _number(engine: _Engine, rule: NumberRule) -> tuple[str | None, float | None]:
     """The name that was used and the value."""
     candidates = _candidates(engine, rule)
-    values = {value for _, value in candidates if math.isfinite(value)}
+    # A transfer's older name counts only what goes to the CPU: nought there beside another medium's bytes is no difference.
+    counted = [value for name, value in candidates if value != 0 or not rule.picks or name != rule.names[-1]]
+    values = {value for value in counted if math.isfinite(value)}
     if len(values) > 1:
         named = " and ".join(f"{name} ({value:g})" for name, value in candidates)
         text = f"{named} should be one number under its new and its old name; the new one is shown."

@@ -117,6 +117,16 @@ def test_transfers_exported_twice_are_counted_once():
     assert (engine.offload_store_seconds, engine.offload_load_seconds) == (None, 1.5)
 
 
+@pytest.mark.parametrize(("new", "old", "found"), [(70, 0, []), (0, 70, ["metric-names-disagree"]), (70, 70, [])])
+def test_an_older_transfer_that_counts_nothing_is_no_difference(new, old, found):
+    lines = [
+        f"vllm:kv_offload_store_bytes_total{{{V1}}} {new}.0",
+        f'vllm:kv_offload_total_bytes_total{{{V1},transfer_type="GPU_to_CPU"}} {old}.0',
+    ]
+
+    assert (one(*lines).offload_store_bytes, codes(*lines)) == (new, found)
+
+
 def test_a_transfer_to_another_medium_counts_where_it_is_the_only_one():
     line = f'vllm:kv_offload_total_bytes_total{{{V1},transfer_type="GPU_to_SHARED_STORAGE"}} 70.0'
     second = line.replace("SHARED_STORAGE", "DISK")
