@@ -41,3 +41,14 @@ def _active_heads(modules: Iterable[object]) -> int:
         table for table in tables if table.role == "embedding"
     ]
     return sum(table.repeat * table.num_rows * table.dim for table in heads)
+
+
+def expert_fraction(model: ModelFacts) -> float:
+    """The experts that one token is sent to, of all: the largest of any layer; 1 without experts."""
+    fractions = [
+        module.top_k / module.num_experts
+        for layer in model.layers
+        for module in layer.modules
+        if isinstance(module, Experts)
+    ]
+    return min(1.0, max(fractions, default=1.0))

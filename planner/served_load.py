@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from planner.active_parameters import active_parameters_by_stage
+from planner.active_parameters import active_parameters_by_stage, expert_fraction
 from planner.answer import Plan
 from planner.budget import card_of, plan
 from planner.demand import Demand, requests_for
@@ -59,12 +59,17 @@ def roofline_of(present: Plan, model: ModelFacts) -> Roofline | Pipeline:
     gpu, flags = card_of(present.request), present.request.flags
     most_layers = max(rank.num_layers for rank in present.ranks)
     active = active_parameters_by_stage(model, len(present.ranks))
+    fraction = expert_fraction(model)
     stages = tuple(
-        Roofline.of_card(
-            gpu,
-            weight_bytes=rank.weights.load.best_bytes,
-            kv_bytes_per_token=present.pool.kv_bytes_per_token * rank.num_layers // max(1, most_layers),
-            num_parameters=active[rank.pp_rank] // flags.tensor_parallel_size,
+        replace(
+            Roofline.of_card(
+                gpu,
+                weight_bytes=rank.weights.load.best_bytes,
+                kv_bytes_per_token=present.pool.kv_bytes_per_token * rank.num_layers // max(1, most_layers),
+                num_parameters=active[rank.pp_rank] // flags.tensor_parallel_size,
+            ),
+            expert_bytes=min(dict(rank.weights.by_role).get("experts", 0), rank.weights.load.best_bytes),
+            expert_fraction=fraction,
         )
         for rank in present.ranks
     )

@@ -22,12 +22,14 @@ _OVERHEAD_SECONDS = 0.002  # assumed: scheduling, launches and sampling of one s
 class Roofline:
     """The step time of one model on one card (per card of a tensor-parallel group)."""
 
-    weight_bytes: int  # read once a step
+    weight_bytes: int  # read once a step, of experts those that a token is sent to
     kv_bytes_per_token: int  # over all layers
     flops_per_token: float  # about twice the active parameters
     bytes_per_second: float
     flops_per_second: float
     overhead_seconds: float = _OVERHEAD_SECONDS
+    expert_bytes: int = 0  # of weight_bytes
+    expert_fraction: float = 1.0  # experts that one token is sent to, of all
 
     def __post_init__(self) -> None:
         if min(self.bytes_per_second, self.flops_per_second) <= 0.0 or self.overhead_seconds < 0.0:
@@ -52,7 +54,9 @@ class Roofline:
         """The time of a step that computes some tokens and reads the KV of `num_context_tokens`."""
         if num_scheduled_tokens == 0:
             return self.overhead_seconds
-        read = (self.weight_bytes + self.kv_bytes_per_token * num_context_tokens) / self.bytes_per_second
+        # by chance, an expert is left alone by all tokens of the step with (1 - top_k / experts) ** tokens
+        unread = self.expert_bytes * (1.0 - self.expert_fraction) ** num_scheduled_tokens
+        read = (self.weight_bytes - unread + self.kv_bytes_per_token * num_context_tokens) / self.bytes_per_second
         computed = self.flops_per_token * num_scheduled_tokens / self.flops_per_second
         return max(read, computed) + self.overhead_seconds
 

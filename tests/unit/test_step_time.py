@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from factories import make_gpu
 
@@ -27,6 +29,13 @@ def test_a_decode_step_reads_the_weights_once():
 
 def test_context_makes_a_decode_step_longer():
     assert roofline().seconds(64, 64 * 4096) > 1.5 * roofline().seconds(64, 0)
+
+
+def test_a_token_alone_reads_only_its_experts_and_many_read_all():
+    mixture = replace(roofline(), expert_bytes=12_000_000_000, expert_fraction=8 / 128)
+
+    assert mixture.seconds(1, 0) == pytest.approx((4e9 + 12e9 * 8 / 128) / (0.8 * 3.35e12) + 0.002)
+    assert mixture.seconds(128, 0) == pytest.approx(roofline().seconds(128, 0), rel=0.001)
 
 
 def test_recomputing_a_token_takes_its_flops():
