@@ -93,8 +93,6 @@ def _until(window: Window, end_ms: int) -> Window:
 
 def reading(_learner: Learner) -> Lesson:
     """Lesson 8: what the metrics say together."""
-    session = recorded_session()
-    start, end = session.window
     return Lesson(
         slug="live",
         goal=t("Tell from four series whether memory or compute holds an engine back."),
@@ -106,31 +104,36 @@ def reading(_learner: Learner) -> Lesson:
             "whatever the usage says. This is a recorded session of a real engine with a small pool; the Watch page shows yours."
         ),
         figure=_session_figure,
-        exercise=Exercise(
-            question=t(
-                "What holds the engine back in the shaded part, {start} to {end} s?",
-                start=f"{start:.0f}",
-                end=f"{end:.0f}",
-            ),
-            choices=(
-                t("Nothing: it is idle."),
-                t("Compute: requests wait beside a half-empty pool."),
-                t("Memory: the pool is full and requests are preempted."),
-                t("Nothing: it is busy and healthy."),
-            ),
-            answer=_KINDS.index(session.verdict.kind),
-            hint=t("Look at usage first, then at the preemptions."),
-            explanation=t(
-                "{times} preemptions in {seconds} s at {usage} % usage. Memory holds it back: each of these requests is computed "
-                "again.",
-                times=f"{session.seen.preemptions or 0:.0f}",
-                seconds=f"{end - start:.0f}",
-                usage=f"{_peak(session):.0f}",
-            ),
-        ),
+        exercise=_exercise(recorded_session()),
         traps=_live_traps(),
         discussion=t(
             "The preemption counter stood still for an hour. Is the pool large enough? What would you look at next?"
+        ),
+    )
+
+
+def _exercise(session: Session) -> Exercise:
+    start, end = session.window
+    return Exercise(
+        question=t(
+            "What holds the engine back in the shaded part, {start} to {end} s?",
+            start=f"{start:.0f}",
+            end=f"{end:.0f}",
+        ),
+        choices=(
+            t("Nothing: it is idle."),
+            t("Compute: requests wait beside a half-empty pool."),
+            t("Memory: the pool is full and requests are preempted."),
+            t("Nothing: it is busy and healthy."),
+        ),
+        answer=_KINDS.index(session.verdict.kind),
+        hint=t("Look at usage first, then at the preemptions."),
+        explanation=t(
+            "{times} preemptions in {seconds} s at {usage} % usage. Memory holds it back: each of these requests is computed "
+            "again.",
+            times=f"{session.seen.preemptions or 0:.0f}",
+            seconds=f"{end - start:.0f}",
+            usage=f"{_peak(session):.0f}",
         ),
     )
 

@@ -49,16 +49,7 @@ def _exercise() -> Exercise:
         answer=wasted,
         unit=t("slots"),
         tolerance=0.0,
-        slips=(
-            Slip(
-                value=reserved_slots_wasted(_NUM_TOKENS, _RESERVED),
-                text=t("That is what a reservation of {tokens} tokens would waste.", tokens=f"{_RESERVED:,}"),
-            ),
-            Slip(
-                value=_NUM_TOKENS % _BLOCK_SIZE,
-                text=t("So many slots of the last block are used; the rest is empty."),
-            ),
-        ),
+        slips=_slips(),
         hint=t("Blocks are given whole: round the tokens up to the next multiple of {size}.", size=_BLOCK_SIZE),
         explanation=t(
             "{blocks} blocks hold {slots} slots; {wasted} stay empty. A reservation of {reserved} tokens would leave {lost} "
@@ -68,6 +59,19 @@ def _exercise() -> Exercise:
             wasted=wasted,
             reserved=f"{_RESERVED:,}",
             lost=f"{reserved_slots_wasted(_NUM_TOKENS, _RESERVED):,}",
+        ),
+    )
+
+
+def _slips() -> tuple[Slip, ...]:
+    return (
+        Slip(
+            value=reserved_slots_wasted(_NUM_TOKENS, _RESERVED),
+            text=t("That is what a reservation of {tokens} tokens would waste.", tokens=f"{_RESERVED:,}"),
+        ),
+        Slip(
+            value=_NUM_TOKENS % _BLOCK_SIZE,
+            text=t("So many slots of the last block are used; the rest is empty."),
         ),
     )
 
