@@ -56,8 +56,9 @@ def recommend(
     """`max_num_seqs` at the knee and the `max_num_batched_tokens` that serves it best, with the reasons.
 
     `max_num_seqs` is the present value. Of the sizes within 2 % of the best throughput that preempt no more than allowed
-    (or than any must) the one with the shortest p99 between tokens is taken, where it is 10 % shorter than now and the p99 to the first token
-    grows by no more than 25 %; else the one with the shortest p99 to the first token, by the same measures turned round.
+    (or than any must) the one with the shortest p99 between tokens is taken, where it is 10 % shorter than now and the
+    p99 to the first token grows by no more than 25 %; else the one with the shortest p99 to the first token, by the same
+    measures turned round; else the present one.
     """
     found = [_seqs(knee, max_num_seqs)]
     served = [_Served(trial, trial.load) for trial in trials if trial.load is not None]

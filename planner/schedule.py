@@ -57,9 +57,7 @@ class Scheduler:
         # since 0.33 the sequences behind one that preempted itself still get their turn
         self._scans_past_own_preemption = config.scheduling_policy == "priority" and config.release >= (0, 33)
         self._quiet = QuietRuns(config, self.tables)
-        # between pipeline stages a decoding sequence waits for its batch: its steps are not one after the other
-        is_staged = config.pipeline_parallel_size > 1
-        self._skip_quiet = skip_quiet_steps and not config.num_speculative_tokens and not is_staged
+        self._skip_quiet = skip_quiet_steps and config.has_quiet_steps
         self._blocked = BlockedHead(self.tables)
 
     # -- arrival ------------------------------------------------------------------------------------------

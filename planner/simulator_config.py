@@ -144,6 +144,11 @@ class SimulatorConfig:
         return 2 if self.async_scheduling else self.pipeline_parallel_size
 
     @property
+    def has_quiet_steps(self) -> bool:
+        """Whether a decoding sequence gains one token in each step: not with drafts, nor while its batch is in a pipeline."""
+        return not self.num_speculative_tokens and self.pipeline_parallel_size == 1
+
+    @property
     def max_in_flight_tokens(self) -> int:
         """The most tokens scheduled but not yet settled."""
         return self.max_concurrent_batches * self.max_num_batched_tokens
