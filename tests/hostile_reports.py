@@ -31,6 +31,7 @@ from pages.parts import (
 from pages.parts.calibrate_state import Shown
 from pages.parts.compare_cells import FitTable, columns_of, rows_of
 from pages.parts.compare_request import FIRST, LONGEST, PUBLISHED
+from pages.parts.language import t
 from pages.parts.learn_state import Learner
 from pages.parts.report_sections import Report, Section
 from pages.parts.simulate_job import SimulationJob
@@ -183,7 +184,7 @@ def _scenarios(evil: str, _folder: Path) -> tuple[Section, ...]:
 
 
 def _cards(evil: str, _folder: Path) -> tuple[Section, ...]:
-    rows = [{"Card": words.plain(evil), "Cards": 1, "Why": words.plain(evil)}]
+    rows = [{t("Card"): words.plain(evil), t("Cards"): 1, t("Why"): words.plain(evil)}]
     asked_for = report_compare_inputs.cards_inputs(FIRST, hostile_plan(evil).request)
     return tuple(report_compare._cards(rows, rows, asked_for))
 

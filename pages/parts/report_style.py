@@ -5,7 +5,7 @@ from __future__ import annotations
 STYLE = """
 :root{color-scheme:light}
 *{box-sizing:border-box}
-body{margin:0 auto;padding:24px 20px 40px;max-width:860px;background:#fff;color:#0b1620;
+body{margin:0 auto;padding:24px 20px 40px;max-width:860px;background:#fff;color:#0b1620;overflow-wrap:anywhere;
 font:15px/1.5 system-ui,"Segoe UI",Roboto,"Helvetica Neue",Arial,"Noto Sans","Noto Sans CJK SC","PingFang SC",sans-serif}
 .brand{margin:0;color:#0a5468;font-weight:650;letter-spacing:.04em}
 h1{margin:0 0 4px;font-size:28px;line-height:1.2}
@@ -24,7 +24,7 @@ p{margin:0 0 10px}
 table{width:100%;border-collapse:collapse;font-size:13.5px;font-variant-numeric:tabular-nums}
 caption{padding:4px 0;text-align:left;font-weight:600}
 th,td{padding:5px 10px 5px 0;border-bottom:1px solid #e3e8ec;text-align:left;vertical-align:top}
-th{border-bottom:2px solid #b9c3cb;color:#465461;font-weight:600}
+th{overflow-wrap:break-word;border-bottom:2px solid #b9c3cb;color:#465461;font-weight:600}
 td{overflow-wrap:anywhere;min-width:4em}.n,.s{overflow-wrap:normal;white-space:nowrap}.n{text-align:right}.n:first-child{text-align:left}
 .heard{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}.paper{display:none}
 figure{margin:14px 0}figcaption{font-weight:600;margin-bottom:4px}
