@@ -15,6 +15,7 @@ _QUIET = {"displayModeBar": False}
 _POOLS = (400, 800, 1200, 1600)  # blocks
 _TIERS_GB_PER_SECOND = (50.0, 0.5)  # host memory and disk, as articles have them
 _MOVED_TOKENS = 8_192
+_TWICE_24_GIB = 48.0
 _FAST_CARD = "H100 80GB SXM"
 
 
@@ -66,9 +67,9 @@ def _exercise() -> Exercise:
 
 
 def _swap_trap() -> Trap:
-    blocks = numbers.v0_plan(numbers.MHA, max_model_len=2048, swap_space=16.0)
-    host = next((line for line in blocks.host if line.name == "swap_space"), None)
-    size = words.gib(host.estimate.best_bytes) if host is not None else "16 GiB"
+    plan = numbers.v0_plan(numbers.MHA, max_model_len=2048, swap_space=_TWICE_24_GIB)
+    held = next(line for line in plan.host if line.name == "host_swap")
+    size = words.gib(held.estimate.best_bytes)
     return Trap(
         claim=t("Set swap_space to twice the card's memory, or throughput falls to a third."),
         exact=t("In V0, {size} of host memory a card; in V1 the flag does nothing and left vLLM with 0.18.", size=size),
