@@ -43,6 +43,7 @@ _SIGNS = str.maketrans(
 )
 _MARKDOWN_ESCAPE = re.compile(r"\\([_{}\[\]()#*<>|~.!+:=,-])")
 _MARKDOWN_LINK = re.compile(r"\[([^\[\]]{1,300})\]\([^()\s]{0,500}\)")
+_LEFT_OUT_LABELS = re.compile(r",?\s{0,9}(?:\.\.\.|…)\s{0,9}\}")  # who writes of a sample often shortens it so
 _DOUBLED_QUOTE = re.compile(r'=""[^,}"\s]')
 
 
@@ -86,7 +87,7 @@ def _without_literals(text: str) -> str:
 def plain_line(line: str) -> str:
     """A refused line without entities, tags, typographic signs, Markdown's signs and a second layer of quoting."""
     if line[:1] in {"{", "["} and '"' in line:
-        line = from_json(line).replace("\n", " ") if line.rstrip()[-1:] in {"}", "]"} else line
+        line = from_json(line).replace("\n", " | ") if line.rstrip()[-1:] in {"}", "]"} else line
     for _ in range(2):
         if "&" in line:
             line = html.unescape(line)
@@ -101,6 +102,7 @@ def plain_line(line: str) -> str:
         text = _MARKDOWN_ESCAPE.sub(r"\1", text)
     if "](" in text:
         text = _MARKDOWN_LINK.sub(r"\1", text)
+    text = _LEFT_OUT_LABELS.sub("}", text)
     return text.replace("**", "")
 
 

@@ -22,6 +22,7 @@ _ESCAPE = re.compile(r"\\(.)")
 PLAIN_VALUE = re.compile(r"[+-]?\d{1,300}(?:\.\d+)?(?:[eE][+-]?\d{1,4})?|[+-]?Inf|NaN")
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _WHOLE_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"(?=\s*[,}])')
+_UNIT = re.compile(r"\s*(?:%|[a-zA-Zµ])")
 _CLOSING_SIGNS = "`'\",;|)]}*\\"
 
 
@@ -85,6 +86,8 @@ def _parsed_line(line: str) -> RawSeries | None:
 def decorated(piece: str) -> RawSeries | None:
     """A sample with a sign between its labels and its value, or with closing signs behind it."""
     head = _HEAD_SIGN_VALUE.match(piece)
+    if head and _UNIT.match(piece, head.end()):
+        return None  # 1.5 K and 52 % are other numbers than they begin with
     value = head[2].rstrip(_CLOSING_SIGNS) if head else ""
     return parsed(f"{head[1]} {value}") if head and PLAIN_VALUE.fullmatch(value) else None
 
