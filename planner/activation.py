@@ -243,22 +243,29 @@ def _compile_stage(model: ModelFacts, resolved: Resolved) -> Stage:
     table = model.vocab_size * model.hidden_size * dtype_bytes(resolved) // resolved.tp
     low = table + constants.COLD_COMPILE_TOKEN_COPIES * _token_bytes(model, resolved)
     is_large_blackwell = resolved.gpu.capability == (12, 0) and resolved.tp == 1
-    best = low + (int(table * constants.COLD_COMPILE_EXTRA_TABLES_SM120) if is_large_blackwell else 0)
+    best = low + (int(table * _extra_tables_sm120(resolved)) if is_large_blackwell else 0)
     is_warm = resolved.compile_cache == "warm"
     is_cold = resolved.compile_cache == "cold"
     return Stage(
         name="warm compile" if is_warm else "cold compile",
         best_bytes=0 if is_warm else best,
         low_bytes=low - table // 10 if is_cold else 0,
-        high_bytes=0 if is_warm else low + int(table * _most_extra_tables(resolved)),
+        high_bytes=0 if is_warm else max(best, low + int(table * _most_extra_tables(resolved))),
         formula=f"{model.vocab_size:,} x {model.hidden_size:,} embedding held twice while compiling"
         + ("" if is_cold else " (a fresh container assumed)"),
     )
 
 
+def _extra_tables_sm120(resolved: Resolved) -> float:
+    """Tables beyond the first that a cold compile holds on a card of 12.0."""
+    is_late = resolved.era >= Era.V027_031
+    return constants.COLD_COMPILE_EXTRA_TABLES_SM120_027 if is_late else constants.COLD_COMPILE_EXTRA_TABLES_SM120
+
+
 def _most_extra_tables(resolved: Resolved) -> float:
-    """Tables beyond the second that a cold compile may hold at most: seen on cards of 12.0 alone."""
-    return 1.0 if resolved.gpu.capability == (12, 0) else constants.COLD_COMPILE_MOST_EXTRA_TABLES
+    """Tables beyond the first that a cold compile may hold at most."""
+    seen = _extra_tables_sm120(resolved) if resolved.gpu.capability == (12, 0) else 0.0
+    return seen + constants.COLD_COMPILE_MOST_EXTRA_TABLES
 
 
 def _encoder_stage(encoder: EncoderPeak) -> Stage:

@@ -61,6 +61,8 @@ TYPICAL_NUM_SMS = 108
 # 1.4 and 2 GiB on a 96 GB Blackwell took 0.4 to 1.0 tables more (Qwen3-32B at TP 1 and PP 2, a 70B; unexplained).
 COLD_COMPILE_TOKEN_COPIES = 2
 COLD_COMPILE_EXTRA_TABLES_SM120 = 0.5
+# From 0.27 on one table more: Qwen3-32B at TP 1 and PP 2 (RTX PRO 6000), Qwen3-32B-AWQ and 14B-AWQ twice (RTX 5090), within 0.2 GiB.
+COLD_COMPILE_EXTRA_TABLES_SM120_027 = 1.0
 # Elsewhere nine cold starts (A100, 4090, L4, four L40S; 0.19 to 0.31, tables of 0.5 to 1.5 GiB) stayed within a tenth of a table; one 3B
 # on an 8 GB card (0.18) took 0.4 tables more.
 COLD_COMPILE_MOST_EXTRA_TABLES = 0.5

@@ -280,3 +280,15 @@ def test_0110_scatters_each_item_over_the_whole_budget() -> None:
     assert scattered is not None
     assert plain is not None
     assert scattered.kept_bytes - plain.kept_bytes == 32 * (8192 - 256) * 2560 * 2
+
+
+@pytest.mark.parametrize(("version", "tables"), [("0.23.0", 1.5), ("0.28.0", 2.0)])
+def test_a_cold_compile_holds_more_tables_on_a_card_of_12(version: str, tables: float) -> None:
+    # Qwen3-32B on an RTX PRO 6000 (0.27.1), 32B-AWQ and 14B-AWQ on an RTX 5090 (0.28): 1.9 to 2.1 tables of 1.45 GiB
+    model, resolved = _case("Qwen/Qwen3-32B", version, "RTX PRO 6000 Blackwell Server")
+
+    peak = overhead.activation(model, resolved, 0)
+
+    held = peak.best_bytes - 2 * 8_192 * 5_120 * 2  # and the batch's vectors twice
+    assert held / (151_936 * 5_120 * 2) == pytest.approx(tables, abs=0.01)
+    assert peak.high_bytes - peak.best_bytes == 151_936 * 5_120
