@@ -8,6 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+DONE = '[data-testid="stApp"][data-test-script-state="notRunning"][data-test-connection-state="CONNECTED"]'
 PAGES = ("/", "/simulate", "/weigh", "/watch", "/calibrate", "/compare", "/accuracy", "/learn")
 
 
@@ -92,3 +93,39 @@ def test_nothing_is_wider_than_a_phone_in_chinese(open_page, path: str) -> None:
     page = open_page(f"{path}?lang=zh", width=390)
 
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_axe_finds_no_serious_fault_in_any_comparison(open_page) -> None:
+    page = open_page("/compare?fit=view!dry_run~most_users!4~users!8~search_cards!L40S~most_cards!1&lang=zh")
+    found = {}
+    for place, shown in enumerate(("what-fits", "", "fewest-cards", "dry-run")):
+        page.locator(".st-key-compare_view button").nth(place).click()
+        settled(page)
+        if shown:
+            expect(page.locator(f".st-key-report_{shown} button").first).to_be_visible()
+        found[place] = faults_in_both_themes(page)
+
+    assert not any(found.values()), found
+
+
+def settled(page: Page) -> None:
+    """Wait until the script ran and nothing fades in any more: axe takes a fading text for a pale one."""
+    page.wait_for_selector(DONE)
+    page.wait_for_timeout(400)
+
+
+def faults_in_both_themes(page: Page) -> list[str]:
+    """What axe finds serious, as the page is drawn light and dark."""
+    found = []
+    grounds = set()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        settled(page)
+        grounds.add(page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"))
+        found += [
+            f"{scheme}: {fault['id']}: {fault['nodes'][0]['html'][:200]}"
+            for fault in Axe().run(page).response["violations"]
+            if fault["impact"] in {"serious", "critical"}
+        ]
+    assert len(grounds) == 2, grounds
+    return found
