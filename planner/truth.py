@@ -18,7 +18,12 @@ from planner.versions import parse_version
 
 CARRIED_ROWS = Path(__file__).parent / "data" / "truth"
 CONFIGS = CARRIED_ROWS / "configs"
-MEMORY_FAILURES = ("max_model_len does not fit", "no memory for cache blocks", "free memory below requested")
+MEMORY_FAILURES = (
+    "max_model_len does not fit",
+    "no memory for cache blocks",
+    "free memory below requested",
+    "max_num_seqs exceeds",
+)
 
 _LARGEST_NUMBER = 1e15  # beyond it a value is no measurement
 _PLAIN_NUMBER = re.compile(r"(-?(?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.\d{1,15})?)(?: ?GiB| tokens)?")
