@@ -16,19 +16,20 @@ _MOST_LINES, _MOST_VARIABLES, _MOST_COMMANDS = 200, 60, 500
 _LONGEST_LINE, _LONGEST_SHOWN = 20_000, 600
 _OWN = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d|usage:|File \"")  # said, not typed
 _FRAME = re.compile(r"^\s*(?:[>|│+]\s+)*(?:[\w.-]{1,40}\s+\|\s+)?(?:```\w*\s*)?")
-_ASSIGNED = r"[A-Za-z_]\w{0,80}=(?:'[^']*'|\"[^\"]*\"|[^\s'\"`]*)"
+# All repeats that may begin at many places of a line are bounded: a hostile line costs no more than its length.
+_ASSIGNED = r"[A-Za-z_]\w{0,80}=(?:'[^']{0,999}'|\"[^\"]{0,999}\"|[^\s'\"`]{0,999}+)"
 _MODEL = r"(?=\S*[/\d$._-])['\"]?[^\s'\"`-][^\s'\"`]*['\"]?(?=\s*$|\s+[-\\`^>|&;]|[`'\";&|])"  # "serve it" is prose
 _START = re.compile(
-    rf"(?:^|(?<=[\s`$#%>:;&|+\"']))(?:(?:{_ASSIGNED}|sudo|env|exec|nohup)[ \t]+)*"
-    rf"(?:(?:\S*/)?vllm(?:\.exe)?[ \t]+serve(?:[ \t]+(?:-|{_MODEL})|[ \t]*[\\`^][ \t]*$)"
-    r"|(?:\S*python[\d.]*(?:\.exe)?[ \t]+)?-m[ \t]+vllm\.entrypoints\.(?:openai\.)?api_server\b"
+    rf"(?:^|(?<=[\s`$#%>:;&|+\"']))(?:(?:{_ASSIGNED}|sudo|env|exec|nohup)[ \t]{{1,99}}){{0,40}}"
+    rf"(?:(?:\S{{0,300}}/)?vllm(?:\.exe)?[ \t]{{1,99}}serve(?:[ \t]{{1,99}}(?:-|{_MODEL})|[ \t]{{0,99}}[\\`^][ \t]*$)"
+    r"|(?:\S{0,300}python[\d.]{0,9}(?:\.exe)?[ \t]{1,99})?-m[ \t]{1,99}vllm\.entrypoints\.(?:openai\.)?api_server\b"
     r"|(?:docker|podman|nerdctl)[ \t]+run\b)"
 )
 _SETTING = re.compile(
     r"^(?:[^=]{0,80}[$#%>]\s+)?(?:(?:export|set|ENV)\s+)?(?P<pairs>VLLM_\w{1,80}=(?:[^\s'\"`]*|'[^']*'|\"[^\"]*\"))\s*[;\\]?\s*$"
 )
 _POWERSHELL = re.compile(r"\$env:(VLLM_\w{1,80})\s*=\s*['\"]?([^\s'\"]{0,300})['\"]?\s*;?\s*$", re.IGNORECASE)
-_GOES_ON = re.compile(r"[ \t]*[\\`^][ \t]*$")
+_GOES_ON = re.compile(r"(?<![ \t])[ \t]*[\\`^][ \t]*$")
 _OPTION = re.compile(r"--?[A-Za-z]")
 _REDIRECTION = re.compile(r"\s(?:[12&]?>{1,2}\s*&?[^\s&|;]+)")
 

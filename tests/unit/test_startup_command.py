@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import pytest
 
 from planner.log_request import request_of_log
@@ -111,3 +113,14 @@ def test_an_images_tag_is_the_release_unless_the_log_says_another() -> None:
 def test_a_variable_without_a_command_tells_the_engine() -> None:
     assert read_startup_log("VLLM_USE_V1=0\nModel loading took 4.0 GiB and 1 seconds").engine == "v0"
     assert fields('PS C:\\> $env:VLLM_USE_V2_MODEL_RUNNER = "0"\n' + POOL)["model_runner"] == "v1"
+
+
+@pytest.mark.parametrize("piece", [" ", " 2> ", ":", "A=b ", ":A=", "/:", ":python"])
+def test_a_hostile_line_is_read_about_as_fast_as_it_is_long(piece: str) -> None:
+    began = perf_counter()
+
+    many = piece * (18_000 // len(piece)) + "."
+    for begin in ("vllm ", "vllm serve -x"):
+        list(CommandWatch().watch([begin + many]))
+
+    assert perf_counter() - began < 1.5
