@@ -25,6 +25,7 @@ WHY_NOT: tuple[str, ...] = (
     mark("weights"),
     mark("card in use"),
     mark("fixed pool"),
+    mark("state blocks"),
     mark("TP"),
     mark("KV format"),
     mark("quantisation"),
@@ -32,14 +33,14 @@ WHY_NOT: tuple[str, ...] = (
     mark("model limit"),
     mark("refused"),
 )
-_BY_STOP = {"no_room": 0, "too_long": 1, "weights": 2, "too_little_free": 3, "fixed_pool": 4}
+_BY_STOP = {"no_room": 0, "too_long": 1, "weights": 2, "too_little_free": 3, "fixed_pool": 4, "few_blocks": 5}
 _BY_FIELD = {
-    "tensor_parallel_size": 5,
-    "kv_cache_dtype": 6,
-    "quantization": 7,
-    "quantization_config.quant_method": 7,
-    "dtype": 8,
-    "max_model_len": 9,
+    "tensor_parallel_size": 6,
+    "kv_cache_dtype": 7,
+    "quantization": 8,
+    "quantization_config.quant_method": 8,
+    "dtype": 9,
+    "max_model_len": 10,
 }
 _REFUSED = len(WHY_NOT) - 1
 UNBOUNDED = 1e15  # a model without a cache: nothing here bounds it

@@ -29,6 +29,7 @@ from planner.matrix import MatrixQuestion, Split, sheet
 from planner.model_catalog import catalogue_documents
 from planner.planning import facts_for
 from planner.request import EngineFlags, PlanRequest
+from planner.units import GIB
 
 MODELS = ("meta-llama/Llama-3.1-8B", "Qwen/Qwen2.5-7B-Instruct-AWQ", "deepseek-ai/DeepSeek-V3")
 CARDS = ("T4", "L40S", "H100 80GB SXM")
@@ -128,6 +129,29 @@ def test_the_summary_counts_what_starts() -> None:
 @pytest.mark.parametrize("place", range(len(WHY_NOT)))
 def test_every_reason_has_its_word(place: int) -> None:
     assert shown(-1.0 - place, LONGEST) == f"✕ {WHY_NOT[place]}"
+
+
+def test_fewer_blocks_than_sequences_of_full_graphs_have_a_word_of_their_own() -> None:
+    flags = EngineFlags(max_model_len=131_072, kv_cache_memory_bytes=round(8.82 * GIB))
+    asked = PlanRequest(model_id="Qwen/Qwen3.8-27B-FP8", vllm_version="0.26.0", flags=flags)
+    model = facts_for(asked, catalogue_documents(asked.model_id))
+    found = sheet(MatrixQuestion(request=asked, gpus=(find_gpu("L40S"),), splits=(Split(),)), model)
+
+    assert [shown(value, LONGEST) for row in rows_of(found, LONGEST, PUBLISHED, model) for value in row.numbers] == [
+        "✕ state blocks"
+    ]
+
+
+def test_a_split_that_heads_do_not_divide_by_is_named() -> None:
+    question = MatrixQuestion(
+        request=PlanRequest(model_id="", flags=EngineFlags(max_model_len="auto")),
+        gpus=(find_gpu("H100 80GB SXM"),),
+        splits=(Split(tensor_parallel_size=3),),
+    )
+    model = facts_for(PlanRequest(model_id=MODELS[0]), catalogue_documents(MODELS[0]))
+
+    (row,) = rows_of(sheet(question, model), LONGEST, PUBLISHED, model)
+    assert [shown(value, LONGEST) for value in row.numbers] == ["✕ TP"]
 
 
 def test_a_model_without_a_cache_says_so() -> None:

@@ -122,6 +122,7 @@ def test_a_stopped_cell_names_the_check_that_the_plan_names() -> None:
         "too_little_free": "vLLM asks for",
         "no_room": "Nothing is left",
         "too_long": "One request of",
+        "few_blocks": "Full CUDA graphs need a state block",
     }
     found = [(sheet(question, model), model) for model, _ in _models("0.33.0", 8, seed=5)]
     stopped = [
