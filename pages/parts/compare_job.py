@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 class CompareJob(Generic[Result]):
     """One comparison under way or done. `work` calls `note` as it goes on, and ends early when `should_stop` says so.
 
-    It must not draw or translate: the thread knows no session. `is_done` comes last: then `result` or `problem` is set.
+    It must not draw or translate: the thread knows no session. `is_done` comes last: then `result`, `problem` or `fault` is set.
     """
 
     def __init__(self, work: Callable[[CompareJob[Result]], Result]) -> None:
@@ -25,6 +25,7 @@ class CompareJob(Generic[Result]):
         self.so_far: Result | None = None
         self.result: Result | None = None
         self.problem: PlanError | None = None
+        self.fault: Exception | None = None  # a mistake in the work, to be raised where it is seen
         self.is_stopped = False
         self._asked_at = time.monotonic()
         self._thread = threading.Thread(target=self._work, args=(work,), name="comparison", daemon=True)
@@ -60,3 +61,5 @@ class CompareJob(Generic[Result]):
             self.result = work(self)
         except PlanError as problem:
             self.problem = problem
+        except Exception as fault:  # noqa: BLE001 - raised again in the session's own run
+            self.fault = fault

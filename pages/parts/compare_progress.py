@@ -18,10 +18,16 @@ _POLL_SECONDS = 0.5
 
 
 def result_of(name: str, job: CompareJob[Any], draw_so_far: Callable[[Any], None]) -> Any:  # the job's own type
-    """What `job` came to; None while it is under way or where it has a problem, which is then drawn instead."""
+    """What `job` came to; None while it is under way or where it has a problem, which is then drawn instead.
+
+    What went wrong in it unforeseen is raised.
+    """
     if not job.wait(PATIENCE_SECONDS):
         _progress(name, job, draw_so_far)
         return None
+    if job.fault is not None:
+        compare_state.forget_job(name)  # the next run tries again
+        raise job.fault
     if job.problem is not None:
         st.error(words.plain(said(job.problem.text)), icon=":material/error:")
         return None
