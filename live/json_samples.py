@@ -22,7 +22,12 @@ def from_json(text: str) -> str:
         found.append(line)
         if len(found) > _MOST_STRINGS:
             break
-    return "\n".join(found) + "\n"
+    return _sound("\n".join(found) + "\n")
+
+
+def _sound(text: str) -> str:
+    """`text` with a question mark for each half of a sign, which can be neither kept nor sent."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _lines(document: object) -> Iterator[str]:

@@ -156,16 +156,16 @@ class Recorder:
         began_ms = self.now_ms()
         try:
             snapshot = self._source.read()
+            if snapshot.engines:
+                return self._good(snapshot, sample_all(self._beside))
         except SourceError as error:
             return self._failed(error.kind, error.text, began_ms)
-        except Exception as error:  # noqa: BLE001  whatever a source does, recording goes on at the next tick
+        except Exception as error:  # noqa: BLE001  whatever a source does or says, recording goes on at the next tick
             _log.exception("reading %s failed", self._source.address)
             text = f"Reading {self._source.address} failed ({type(error).__name__}); see the log."
             return self._failed(FAILED, text, began_ms)
-        if not snapshot.engines:
-            text = f"{self._source.address} answers, but exports no vLLM metrics; check the port and the path."
-            return self._failed(NOT_VLLM, text, began_ms)
-        return self._good(snapshot, sample_all(self._beside))
+        text = f"{self._source.address} answers, but exports no vLLM metrics; check the port and the path."
+        return self._failed(NOT_VLLM, text, began_ms)
 
     def _good(self, snapshot: EngineSnapshot, extras: Extras) -> WatchStatus:
         with self._store_lock:

@@ -54,3 +54,11 @@ def test_a_text_in_a_document_is_read():
     (engine,) = read_metrics(json.dumps({"pods": [{"name": "a", "metrics": text}]}), 0).engines
 
     assert engine.num_requests_running == 3
+
+
+def test_half_a_sign_is_no_text():
+    row = '{"metric": {"__name__": "vllm:num_requests_running", "model_name": "a\\ud800b"}, "value": [1, "3"]}'
+
+    (engine,) = read_metrics(row, 0).engines
+
+    assert engine.identity.model_name == "a?b"

@@ -164,6 +164,10 @@ def test_an_unforeseen_error_does_not_end_the_recording(bench):
     assert "secret" not in bench.recorder.recording.gaps()[0].text
 
 
+def test_an_answer_that_cannot_be_kept_does_not_end_the_recording(bench):
+    assert bench.play(snapshot(model="half a sign \ud800"), snapshot()) == ["failed", "ok"]
+
+
 @pytest.mark.parametrize(
     ("first", "second", "kinds"),
     [
