@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from live.cut_end import may_have_lost_digits
+from live.hidden_signs import number_with_hidden_sign
 from live.metric_names import CACHE_CONFIG_INFO, OWN_NUMBERS, PROCESS_START, canonical, is_own
 from live.other_exporters import other_exporter
 from live.pasted_text import plain_line, plain_text
@@ -67,6 +68,7 @@ class Exposition:
     has_too_many_lines: bool = False  # some are left out, for the text is longer than any real one
     has_cut_end: bool = False
     has_metrics: bool = False  # some line is a sample, of whatever exporter
+    hidden_number: str | None = None  # the first number that an invisible sign stands in; such are not read
     other_exporter: str | None = None  # the server whose metrics these are, where there are none of vLLM's
 
 
@@ -212,6 +214,7 @@ def read_exposition(text: str) -> Exposition:
         unread_lines=tuple(reading.unread),
         has_too_many_lines=reading.has_left_out,
         has_cut_end=has_cut_end,
+        hidden_number=number_with_hidden_sign(text),
         has_metrics=has_metrics or other is not None,
         other_exporter=other,
     )

@@ -260,9 +260,19 @@ def _sample(
 def _text_findings(exposition: Exposition) -> list[Finding]:
     findings = []
     if exposition.unread_lines:
-        count, first = len(exposition.unread_lines), exposition.unread_lines[0]
-        text = f"{count} line{'s' * (count > 1)} of vLLM's could not be read and is left out, such as {first[:90]!r}."
+        count, first = len(exposition.unread_lines), exposition.unread_lines[0][:90]
+        text = (
+            f"1 line of vLLM's could not be read and is left out: {first!r}."
+            if count == 1
+            else f"{count:,} lines of vLLM's could not be read and are left out, such as {first!r}."
+        )
         findings.append(Finding(code="metric-lines-unread", severity="warning", text=text))
+    if exposition.hidden_number is not None:
+        text = (
+            f"An invisible sign stands within a number, as in {exposition.hidden_number[:60]!r}: what it was is not known, "
+            "so it is not read."
+        )
+        findings.append(Finding(code="number-with-hidden-sign", severity="warning", text=text))
     if exposition.has_too_many_lines:
         text = (
             "The text is longer than any that vLLM exports; some of its lines are left out, so that numbers of some engines "

@@ -6,19 +6,15 @@ the parser refused. Neither makes up a digit.
 
 from __future__ import annotations
 
-import html
 import quopri
 import re
 
+from live.hidden_signs import unescaped, without_hidden_signs, without_terminal_codes
 from live.json_samples import from_json
 
 _STARTS = r"(?:#\s*(?:HELP|TYPE|EOF)\b|(?:ray_)?vllm[:_])"
 _CARRIAGE_RETURN = re.compile(r"\r+\n?")
 _OTHER_LINE_END = re.compile(rf"[\u2028\u2029\x85\x0b\x0c](?=\s{{0,4}}{_STARTS})")
-_TERMINAL_CODE = re.compile(
-    r"(?:\x1b|␛|\^\[|\\(?:x1b|033|u001[bB]|e)(?=\[))(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\))"
-)
-_INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\xad\0"))
 _HTML_LINE_END = re.compile(r"<(?:br|hr)\s*/?>|</(?:p|div|li|tr|pre|code|td)>", re.IGNORECASE)
 # Neighbouring string literals of a source file are one text.
 _LITERAL_SEAM = re.compile(
@@ -43,6 +39,7 @@ _SIGNS = str.maketrans(
 )
 _MARKDOWN_ESCAPE = re.compile(r"\\([_{}\[\]()#*<>|~.!+:=,-])")
 _MARKDOWN_LINK = re.compile(r"\[([^\[\]]{1,300})\]\([^()\s]{0,500}\)")
+_BOLD = re.compile(r"(?<![\d.])\*\*|\*\*(?![\d.])")  # 10**6 is no 106
 _LEFT_OUT_LABELS = re.compile(r",?\s{0,9}(?:\.\.\.|…)\s{0,9}\}")  # who writes of a sample often shortens it so
 _DOUBLED_QUOTE = re.compile(r'=""[^,}"\s]')
 
@@ -51,10 +48,8 @@ def plain_text(text: str) -> str:
     """The text with line ends as they were and without what a terminal, a page or a source file put between."""
     if "\r" in text:
         text = _CARRIAGE_RETURN.sub("\n", text)
-    if not text.isascii():
-        text = _OTHER_LINE_END.sub("\n", text.translate(_INVISIBLE))
-    elif "\0" in text or "\x0b" in text or "\x0c" in text:
-        text = _OTHER_LINE_END.sub("\n", text.replace("\0", ""))
+    if not text.isascii() or "\0" in text or "\x0b" in text or "\x0c" in text:
+        text = _OTHER_LINE_END.sub("\n", without_hidden_signs(text))
     if (
         "\x1b" in text
         or "␛" in text
@@ -63,11 +58,11 @@ def plain_text(text: str) -> str:
         or "\\033[" in text
         or "\\u001b[" in text.lower()
     ):
-        text = _TERMINAL_CODE.sub("", text)
+        text = without_terminal_codes(text)
     if text.lstrip()[:1] in {"{", "[", '"'}:
         text = _LITERAL_COMMA.sub("\n", from_json(text))
     if "&" in text and '="' not in text:
-        text = html.unescape(html.unescape(text))
+        text = unescaped(unescaped(text))
     if "=3D" in text:
         text = quopri.decodestring(text.encode()).decode("utf-8", "replace")
     if "<" in text:
@@ -90,7 +85,7 @@ def plain_line(line: str) -> str:
         line = from_json(line).replace("\n", " | ") if line.rstrip()[-1:] in {"}", "]"} else line
     for _ in range(2):
         if "&" in line:
-            line = html.unescape(line)
+            line = unescaped(line)
     text = _TAG.sub(" ", line).translate(_SIGNS)
     if '=\\"' in text and '="' not in text:
         text = text.replace('\\"', '"')
@@ -103,7 +98,7 @@ def plain_line(line: str) -> str:
     if "](" in text:
         text = _MARKDOWN_LINK.sub(r"\1", text)
     text = _LEFT_OUT_LABELS.sub("}", text)
-    return text.replace("**", "")
+    return _BOLD.sub("", text)
 
 
 def _with_double_quotes(text: str) -> str:
