@@ -621,3 +621,18 @@ def test_no_hostile_text_costs_more_than_a_second(kind):
 )
 def test_a_line_that_no_engine_writes_is_unread(line):
     assert codes(*[line] * 3, f"vllm:num_requests_running{{{V1}}} 1.0")[0] == "metric-lines-unread"
+
+
+@pytest.mark.parametrize(
+    ("count", "begin"),
+    [
+        (1, "1 line of vLLM's could not be read and is left out: "),
+        (2, "2 lines of vLLM's could not be read and are left out, such as "),
+    ],
+)
+def test_unread_lines_are_counted_in_a_whole_sentence(count: int, begin: str) -> None:
+    torn = "".join(f'vllm:num_requests_running{{engine="{place}"}} x\n' for place in range(count))
+
+    (finding,) = [each for each in read_metrics(torn, 0).findings if each.code == "metric-lines-unread"]
+
+    assert finding.text.startswith(begin + "'vllm:num_requests_running{")
