@@ -68,7 +68,8 @@ def _shared(watched: Watched, seen: Seen, interval_ms: int) -> OverTime:
     """What is drawn for this moment, these minutes, this engine, this plan and this language, for whoever asks."""
     seconds, capacity = 60.0 * float(watch_state.value("minutes")), _capacity_fraction(seen)
     pool_tokens = None if seen.plan is None else seen.plan.pool.tokens
-    what = ("over time", seen.status.moment, seconds, seen.sample.identity, capacity, pool_tokens, language())
+    known = None if seen.known is None else (seen.known.name, seen.known.start_ms)
+    what = ("over time", seen.status.moment, seconds, seen.sample.identity, capacity, pool_tokens, known, language())
     return watched.shared.once(what, lambda: _made(watched, seen, seconds, interval_ms))
 
 

@@ -1,0 +1,37 @@
+"""What readers of one recorder share of its charts, and what makes one reader's another than the other's."""
+
+from __future__ import annotations
+
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from live.shared import Shared
+from live.watched import Watched
+from pages.parts import watch_over_time, watch_state
+from pages.parts.watch_seen import Seen
+
+
+def seen(known: object = None) -> Seen:
+    found: Any = SimpleNamespace(
+        status=SimpleNamespace(moment=("ok", 1, 1)),
+        sample=SimpleNamespace(identity="engine 0", cache_config=None),
+        plan=None,
+        known=known,
+    )
+    return cast("Seen", found)
+
+
+def test_readers_who_know_the_load_and_who_do_not_see_their_own_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = cast("Watched", SimpleNamespace(shared=Shared()))
+    numbers = count()
+    monkeypatch.setattr(watch_over_time, "_made", lambda *_: next(numbers))
+    monkeypatch.setattr(watch_over_time, "language", lambda: "en")
+    monkeypatch.setattr(watch_state, "value", lambda _: 5)
+    known = SimpleNamespace(name="demo", start_ms=1000)
+
+    drawn = [watch_over_time._shared(watched, each, 1000) for each in (seen(), seen(known), seen(), seen(known))]
+
+    assert drawn == [0, 1, 0, 1]
