@@ -140,7 +140,7 @@ def _watts(card: str, row: Mapping[str, object]) -> int | None:
         watts = float(str(given))
     except ValueError:
         watts = math.nan
-    if not 0 < watts <= _MOST_WATTS:
+    if not 1 <= watts <= _MOST_WATTS:
         text = f"The power limit of {card} is {str(given)[:30]}; write watts of one card, from 1 to {_MOST_WATTS:,}."
         raise PlanError("power_limit_watts", given, text)
     return round(watts)

@@ -39,7 +39,7 @@ def test_a_bad_price_is_refused_with_its_card(given: object) -> None:
     assert caught.value.field == "per_hour"
 
 
-@pytest.mark.parametrize("given", [0, -5, "hot", 10**9])
+@pytest.mark.parametrize("given", ["0.4", 0, -5, "hot", 10**9])
 def test_a_bad_power_limit_is_refused(given: object) -> None:
     with pytest.raises(PlanError) as caught:
         read_prices("EUR", [{"card": "L4", "power_limit_watts": given}])
