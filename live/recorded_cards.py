@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from live.recording import Recording, Window
 CARDS_FRAME = "nvml_cards"
 MOST_CARDS = 64
 _LONGEST_LOOK_MS = 60_000  # before the moment: NVML is asked every few seconds, and may take its time
+_INDEX = re.compile(r"[0-9]{1,4}")
 _LARGEST = "largest_process_bytes"
 _NO_PID = 0
 
@@ -65,7 +67,7 @@ def recorded_cards(recording: Recording, time_ms: int) -> tuple[DetectedGpu, ...
 
 def _indices(names: Sequence[str]) -> list[int]:
     parts = [name.split("/") for name in names]
-    found = {int(each[1]) for each in parts if len(each) == 3 and each[0] == "nvml" and each[1].isdecimal()}
+    found = {int(each[1]) for each in parts if len(each) == 3 and each[0] == "nvml" and _INDEX.fullmatch(each[1])}
     return sorted(found)[:MOST_CARDS]
 
 
@@ -89,5 +91,5 @@ def _card(window: Window, index: int, told: CardName | None) -> DetectedGpu | No
 
 def _last(window: Window, index: int, field: str) -> int | None:
     numbers = window.series(series_of(index, field))
-    known = np.flatnonzero(~np.isnan(numbers))
+    known = np.flatnonzero(np.isfinite(numbers))
     return int(numbers[known[-1]]) if len(known) else None

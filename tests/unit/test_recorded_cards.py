@@ -95,3 +95,14 @@ def test_names_come_back_and_are_written_once() -> None:
     assert extras.frames == ((CARDS_FRAME, names_to_bytes(gpus)),)
     assert names_from_bytes(extras.frames[0][1])[0].name == "L40S"
     assert beside.sample().frames == ()
+
+
+def test_what_no_recorder_writes_is_no_card(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "odd.kvscope", About(source="http://x"))
+    names = ("nvml/" + "9" * 5000, "nvml/\u0663", "nvml/0")
+    store.append(
+        FIRST_MS, {f"{name}/{field}": float("inf") for name in names for field in ("used_bytes", "total_bytes")}, ""
+    )
+    store.close()
+
+    assert recorded_cards(Recording.open(tmp_path / "odd.kvscope"), FIRST_MS) == ()
