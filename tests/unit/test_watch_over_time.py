@@ -32,6 +32,7 @@ def test_readers_who_know_the_load_and_who_do_not_see_their_own_charts(monkeypat
     monkeypatch.setattr(watch_state, "value", lambda _: 5)
     known = SimpleNamespace(name="demo", start_ms=1000)
 
-    drawn = [watch_over_time._shared(watched, each, 1000) for each in (seen(), seen(known), seen(), seen(known))]
+    readers = (seen(), seen(known), seen(), seen(known))
+    drawn: list[object] = [watch_over_time._shared(watched, reader, 1000) for reader in readers]
 
     assert drawn == [0, 1, 0, 1]
