@@ -129,6 +129,25 @@ def snapshot_of(
     )
 
 
+def _status_text(server: ServerAddress, status: int | None) -> str:
+    """What an error status of /metrics means, and the way out."""
+    if status in {401, 403}:
+        return (
+            f"{server.shown} answers /metrics with HTTP status {status}: something in front of the engine asks for a key, for "
+            "vLLM's --api-key guards only /v1. Give the engine's own address; python -m live snapshot also sends a key "
+            "(--token-env)."
+        )
+    if status == 404:
+        return (
+            f"{server.shown} answers, but serves no /metrics (HTTP status 404). Give the address of vLLM's API server (port "
+            "8000 unless --port says another), with the path that a gateway puts before /metrics, if one does."
+        )
+    return (
+        f"{server.shown} answers /metrics with HTTP status {status}: the engine, or a gateway in front of it, cannot answer "
+        "now. The engine's log says why."
+    )
+
+
 def read_server(
     reader: HttpReader,
     server: ServerAddress,
@@ -143,7 +162,8 @@ def read_server(
     end = reader.clock() + LONGEST_SECONDS
     answer = reader.get(server, "/metrics", largest_bytes=LARGEST_TEXT_BYTES)
     if answer.state != "ok":
-        return ServerReading(state=answer.state, text=answer.text)
+        text = _status_text(server, answer.status) if answer.state == "http_error" else answer.text
+        return ServerReading(state=answer.state, text=text)
     now = wall_clock_ns()
     reading = read_metrics(decode_text(answer.content), now)
     if not reading.engines:

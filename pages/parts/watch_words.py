@@ -72,7 +72,6 @@ def _remedies() -> dict[str, str]:
             "Start it with: {command}. Recording goes on by itself as soon as it answers.", command="vllm serve MODEL"
         ),
         "timed_out": t("The engine may be loading or hung. It is asked again every second."),
-        "http_error": t("A gateway in front of it may hide /metrics; give the engine's own address."),
     }
 
 

@@ -196,3 +196,20 @@ def test_finding_no_engine_says_where_was_looked(capsys, monkeypatch):
 
     assert main(["snapshot", "--find"]) == 2
     assert "8000 to 8010" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (401, ("HTTP status 401", "asks for a key", "--token-env")),
+        (403, ("HTTP status 403", "asks for a key", "--token-env")),
+        (404, ("HTTP status 404", "no /metrics", "--port", "gateway")),
+        (503, ("HTTP status 503", "log says why")),
+    ],
+)
+def test_an_error_status_says_what_to_do(status: int, words: tuple[str, ...]) -> None:
+    with fake.engine_server({"/metrics": fake.text("", status=status)}) as server:
+        reading = read_server(HttpReader(), parse_address(server.url))
+
+    assert reading.state == "http_error"
+    assert not [word for word in words if word not in reading.text]
