@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from live.nvml import DetectedGpu, NvmlState, detect
@@ -72,9 +74,8 @@ def _fill_from(found: NvmlState) -> str:
         return said(found.remedy)
     first = found.gpus[0]
     known = _choose_card(first)
-    watts = [gpu.power_limit_watts for gpu in found.gpus]
-    is_told = None not in watts
-    state.keep("detected_power", (state.value("gpu"), max(each or 0 for each in watts)) if is_told else None)
+    watts = _power_limit_watts(found.gpus)
+    state.keep("detected_power", None if watts is None else (state.value("gpu"), watts))
     held_bytes = max(_held_bytes(gpu) for gpu in found.gpus)
     state.keep("other_processes_gib", held_bytes / GIB or None)
     return t(
@@ -95,6 +96,12 @@ def _choose_card(gpu: DetectedGpu) -> str:
         state.keep("gpu_memory_gib", (gpu.total_bytes - (gpu.reserved_bytes or 0)) / GIB)
         return t(" It is not in the catalogue: the driver's total is used.")
     return ""
+
+
+def _power_limit_watts(gpus: Sequence[DetectedGpu]) -> int | None:
+    """The highest limit of the cards that are as the first one; None where the driver does not tell it of each."""
+    watts = [gpu.power_limit_watts for gpu in gpus if gpu.name == gpus[0].name]
+    return None if None in watts else max(each or 0 for each in watts)
 
 
 def _held_bytes(gpu: DetectedGpu) -> int:
