@@ -1,6 +1,7 @@
 """One reading of a server: what it offers, what it leaves out, and the ports of this machine."""
 
 import json
+from pathlib import Path
 
 import pytest
 from fakes import engine_server as fake
@@ -213,3 +214,27 @@ def test_an_error_status_says_what_to_do(status: int, words: tuple[str, ...]) ->
 
     assert reading.state == "http_error"
     assert not [word for word in words if word not in reading.text]
+
+
+@pytest.mark.parametrize("content", [b"up 1\n", b"", b"<html>hello</html>", b"\xff\0"])
+def test_a_file_without_vllms_metrics_was_read_and_says_so(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "metrics.txt"
+    saved.write_bytes(content)
+
+    status = main(["snapshot", "--file", str(saved), "--json"])
+
+    printed = capsys.readouterr()
+    record = json.loads(printed.out)
+    assert (status, printed.err, record["engines"]) == (0, "", [])
+    assert "no-vllm-metrics" in [finding["code"] for finding in record["findings"]]
+
+
+def test_a_server_without_vllms_metrics_could_not_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    with fake.engine_server({"/metrics": fake.text("up 1\n")}) as server:
+        status = main(["snapshot", server.url, "--json"])
+
+    printed = capsys.readouterr()
+    assert (status, printed.out) == (2, "")
+    assert "none of vLLM's" in printed.err
