@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from live.downsample import drawn
-from live.recording import Window
+from live.recording import Mark, Window
 from live.watched import Watched, WatchStatus
 from pages.parts import (
     watch_charts,
@@ -65,15 +65,26 @@ def over_time(watched: Watched, interval_ms: int) -> None:
 
 
 def _shared(watched: Watched, seen: Seen, interval_ms: int) -> OverTime:
-    """What is drawn for this moment, these minutes, this engine, this plan and this language, for whoever asks."""
+    """What is drawn for this moment, these minutes, marks, engine, plan and language, for whoever asks."""
     seconds, capacity = 60.0 * float(watch_state.value("minutes")), _capacity_fraction(seen)
     pool_tokens = None if seen.plan is None else seen.plan.pool.tokens
     known = None if seen.known is None else (seen.known.name, seen.known.start_ms)
-    what = ("over time", seen.status.moment, seconds, seen.sample.identity, capacity, pool_tokens, known, language())
-    return watched.shared.once(what, lambda: _made(watched, seen, seconds, interval_ms))
+    marks = watched.marks(seconds)
+    what = (
+        "over time",
+        seen.status.moment,
+        seconds,
+        marks,
+        seen.sample.identity,
+        capacity,
+        pool_tokens,
+        known,
+        language(),
+    )
+    return watched.shared.once(what, lambda: _made(watched, seen, seconds, marks, interval_ms))
 
 
-def _made(watched: Watched, seen: Seen, seconds: float, interval_ms: int) -> OverTime:
+def _made(watched: Watched, seen: Seen, seconds: float, marks: tuple[Mark, ...], interval_ms: int) -> OverTime:
     recording = watch_seen.recording_of(watched)
     cards = () if recording is None else watch_charts.card_series(recording.series_names())
     window = watched.window((*watch_seen.series_names(seen.sample), *cards), seconds)
@@ -82,7 +93,7 @@ def _made(watched: Watched, seen: Seen, seconds: float, interval_ms: int) -> Ove
         identity=seen.sample.identity,
         start_ms=_start_ms(window, seen.status, seconds),
         end_ms=seen.status.time_ms,
-        marks=watched.marks(seconds),
+        marks=marks,
     )
     points = Points(time_ms=stage.drawn.time_ms, series=stage.whole, sample=seen.sample)
     expected = watch_expected.expectation(points, seen.known, seen.held)

@@ -213,9 +213,7 @@ def test_text_that_is_no_log_is_said_to_be_none(open_calibrate: OpenPage) -> Non
     assert "holds no line" in said(app)
 
 
-def test_a_file_that_is_no_log_is_no_start_to_choose(
-    open_calibrate: OpenPage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_no_log_is_no_start_to_choose(open_calibrate: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
     given = [("notes.md", "# How to run it"), ("start.log", start_log())]
     dropped = tuple(Dropped(name=name, log=read_startup_log(text)) for name, text in given)
     monkeypatch.setattr(calibrate_sources, "logs", lambda: dropped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,9 +22,18 @@ def open_page() -> OpenPage:
         app = AppTest.from_file(str(ROOT / "pages" / "_frame.py"), default_timeout=120)
         app.query_params["fit"] = fit
         app.run()
-        return app.switch_page("compare.py").run()
+        return finished(app.switch_page("compare.py").run())
 
     return open_at
+
+
+def finished(app: AppTest) -> AppTest:
+    """The page once nothing runs beside it: prices stand below an answer."""
+    deadline = time.monotonic() + 120
+    while any(str(button.key).startswith("compare_stop") for button in app.button) and time.monotonic() < deadline:
+        time.sleep(0.1)
+        app.run()
+    return app
 
 
 def at_the_field(app: AppTest) -> list[str]:
