@@ -18,6 +18,7 @@ _BYTES = {
 }  # fmt: skip
 _THOUSANDS = {"k": 10**3, "m": 10**6}
 _ANSWER = re.compile(r"([+-]?)([\d.,]*\d[.,]?)(e[+-]?\d{1,3})?([^\d+-]*)", re.IGNORECASE)
+_NO_PLACE_VALUE = ("<super>", "<sub>", "<circle>")  # NFKC would make 102 of 10²
 _BETWEEN_DIGITS = re.compile(r"(?<=\d)[\s_'’]+(?=\d)")
 _ABOUT = re.compile(r"^(?:about|ca\.?|大约|约|[≈~=])\s*", re.IGNORECASE)
 _GROUPED = {",": re.compile(r"[1-9]\d{0,2}(?:,\d{3})+"), ".": re.compile(r"[1-9]\d{0,2}(?:\.\d{3}){2,}")}
@@ -28,6 +29,8 @@ def read_answer(text: str, unit: str) -> float:
 
     "24.3", "24,3", "24.3 GiB", "24,900 MiB" and full-width digits are all read; a unit of bytes is converted.
     """
+    if any(unicodedata.decomposition(sign).startswith(_NO_PLACE_VALUE) for sign in text):
+        raise _no_number(text)
     plain = _ABOUT.sub("", unicodedata.normalize("NFKC", text).replace("−", "-").strip()).rstrip("。! ")
     if not plain:
         raise PlanError("answer", None, t("Give an answer first."))

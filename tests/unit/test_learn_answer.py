@@ -78,7 +78,23 @@ def test_nothing_is_asked_for(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["much", "GiB", "1.2.3", "1,2,3", "4..5", "nan", "inf", "1e999", "2*32*8", "4-5", "1/2", "9" * 60, "<b>4</b>"],
+    [
+        "much",
+        "GiB",
+        "1.2.3",
+        "1,2,3",
+        "4..5",
+        "nan",
+        "inf",
+        "1e999",
+        "2*32*8",
+        "4-5",
+        "1/2",
+        "9" * 60,
+        "<b>4</b>",
+        "10²",
+        "②",
+    ],
 )
 def test_what_is_no_number_is_said_to_be_none(text: str) -> None:
     with pytest.raises(PlanError, match=r"is no number|does not fit"):
