@@ -134,7 +134,7 @@ def _status_text(server: ServerAddress, status: int | None) -> str:
     if status in {401, 403}:
         return (
             f"{server.shown} answers /metrics with HTTP status {status}: something in front of the engine asks for a key, for "
-            "vLLM's --api-key guards only /v1. Give the engine's own address; python -m live snapshot also sends a key "
+            "vLLM's own --api-key does not guard /metrics. Give the engine's own address; python -m live snapshot also sends a key "
             "(--token-env)."
         )
     if status == 404:
