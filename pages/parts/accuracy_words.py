@@ -49,10 +49,10 @@ _ADDRESS = re.compile(r"https://\S+")
 
 
 def percent(value: float | None) -> str:
-    """A fraction as a percentage to three digits: "0.012 %", "4.81 %"; a dash for nothing."""
+    """A fraction as a percentage to three digits or three places: "0.017 %", "4.81 %"; a dash for nothing."""
     if value is None:
         return "–"
-    if value and abs(value) < 0.0001:
+    if value and abs(value) < 0.001:
         return f"{value * 100:.3f}\N{NO-BREAK SPACE}%"
     return f"{value * 100:.3g}\N{NO-BREAK SPACE}%".replace("-", "−")
 
