@@ -22,6 +22,7 @@ Stop = Literal["starts", "refused", "too_little_free", "weights", "fixed_pool", 
 STOPS: tuple[Stop, ...] = get_args(Stop)
 _STARTS, _REFUSED, _FREE, _WEIGHTS, _FIXED, _NO_ROOM, _TOO_LONG, _FEW_BLOCKS = range(len(STOPS))
 _BOUNDLESS = 2**60  # bytes or blocks where nothing bounds
+_MORE_THAN_ANY_CARD = 2**50  # bytes; what a nonsensical configuration takes beyond that would not fit an integer
 
 
 class Cells:
@@ -58,7 +59,7 @@ class Cells:
         """Values `[cell, stage]`, 0 for stages that a split does not have."""
         table = np.zeros((len(self.terms), self.num_stages), dtype=np.int64)
         for row, term in enumerate(self.terms):
-            values = pick(term)
+            values = [min(size_bytes, _MORE_THAN_ANY_CARD) for size_bytes in pick(term)]
             table[row, : len(values)] = values
         picked: Integers = table[self.term]
         return picked
