@@ -12,6 +12,7 @@ from planner.facts import PlanError
 from planner.families import Builder, Built, FamilyInput
 from planner.families.blocks import column_linear, norm, replicated_linear, row_linear
 from planner.families.composite import Tower, assemble, part_of, renamed, text_model
+from planner.families.image_tiles import tiled_facts
 from planner.families.qwen_vision import (
     glm4v_tower,
     qwen2_vl_tower,
@@ -142,31 +143,6 @@ def projector_pair(size_in: int, size_out: int, *, has_bias: bool, is_sharded: b
     )
 
 
-def _llava_facts(given: FamilyInput, vision: ConfigView) -> EncoderFacts:
-    """Llava-NeXT reads an image as a whole and in tiles: its largest is the grid of most tokens (models/llava_next.py)."""
-    facts = fixed_size_facts(vision)
-    grids = given.root.values.get("image_grid_pinpoints")
-    if given.architecture != "LlavaNextForConditionalGeneration" or not isinstance(grids, list):
-        return facts
-    side, tile = vision.integer("image_size"), vision.integer("image_size") // vision.integer("patch_size")
-    sizes = [(size[0] // side, size[1] // side) for size in grids if _is_grid(size)]
-    rows, columns = max(sizes, key=lambda size: _grid_tokens(size[0], size[1], tile), default=(0, 0))
-    return replace(
-        facts,
-        patch_tokens_per_item=facts.patch_tokens_per_item * (1 + rows * columns),
-        output_tokens_per_item=facts.output_tokens_per_item + _grid_tokens(rows, columns, tile),
-    )
-
-
-def _is_grid(size: object) -> bool:
-    return isinstance(size, list) and len(size) == 2 and all(type(side) is int and side > 0 for side in size)
-
-
-def _grid_tokens(rows: int, columns: int, tile: int) -> int:
-    """The tokens of a grid of tiles, and one more a line of them."""
-    return rows * tile * (columns * tile + 1)
-
-
 def build_llava(given: FamilyInput) -> Built:
     """Llava, Llava-NeXT, Llava-OneVision, and Pixtral in its Hugging Face form."""
     vision, text = part_of(given, "vision_config"), given.text.integer("hidden_size")
@@ -179,7 +155,7 @@ def build_llava(given: FamilyInput) -> Built:
         prefix="vision_tower.vision_model",
         modules=_llava_tower(given, vision),
         modalities=("image", "video") if is_onevision else ("image",),
-        facts=_llava_facts(given, vision),
+        facts=tiled_facts(given, vision, fixed_size_facts(vision)),
     )
     projector = projector_pair(width, text, has_bias=has_bias, is_sharded=not is_onevision)
     link = Tower(prefix="multi_modal_projector", modules=(*projector, *newline), modalities=tower.modalities)
