@@ -26,9 +26,9 @@ _START = re.compile(
     r"|(?:docker|podman|nerdctl)[ \t]+run\b)"
 )
 _SETTING = re.compile(
-    r"^(?:[^=]{0,80}[$#%>]\s+)?(?:(?:export|set|ENV)\s+)?(?P<pairs>VLLM_\w{1,80}=(?:[^\s'\"`]*|'[^']*'|\"[^\"]*\"))\s*[;\\]?\s*$"
+    r"^(?:[^=]{0,80}[$#%>]\s+)?(?:(?:export|set|ENV)\s+)?(?P<pairs>VLLM_\w{1,80}=(?:[^\s'\"`]{0,999}|'[^']{0,999}'|\"[^\"]{0,999}\"))\s*+(?:[;\\]\s*)?$"
 )
-_POWERSHELL = re.compile(r"\$env:(VLLM_\w{1,80})\s*=\s*['\"]?([^\s'\"]{0,300})['\"]?\s*;?\s*$", re.IGNORECASE)
+_POWERSHELL = re.compile(r"\$env:(VLLM_\w{1,80})\s*+=\s*+['\"]?([^\s'\"]{0,300})['\"]?\s*+(?:;\s*)?$", re.IGNORECASE)
 _GOES_ON = re.compile(r"(?<![ \t])[ \t]*[\\`^][ \t]*$")
 _OPTION = re.compile(r"--?[A-Za-z]")
 _REDIRECTION = re.compile(r"\s(?:[12&]?>{1,2}\s*&?[^\s&|;]+)")
