@@ -41,7 +41,15 @@ ROWS = [scored("near", 10.0, 10.1), scored("far", 8.0, 4.0), scored("none", 1.0,
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(None, "–"), (0.0, "0 %"), (0.000012, "0.001 %"), (0.000171, "0.017 %"), (0.0481, "4.81 %"), (1.0, "100 %"), (-0.25, "−25 %")],
+    [
+        (None, "–"),
+        (0.0, "0 %"),
+        (0.000012, "0.001 %"),
+        (0.000171, "0.017 %"),
+        (0.0481, "4.81 %"),
+        (1.0, "100 %"),
+        (-0.25, "−25 %"),
+    ],
 )
 def test_a_fraction_is_a_percentage_to_three_digits(value: float | None, shown: str) -> None:
     assert accuracy_words.percent(value) == shown.replace(" %", "\N{NO-BREAK SPACE}%")
