@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.fakes.metrics_server import MetricsServer, metrics_server, metrics_text
 
@@ -25,6 +25,11 @@ def watch(page: Page, engine: MetricsServer) -> None:
     page.get_by_role("button", name="Watch", exact=True).click()
 
 
+def metric(page: Page, name: str, text: str) -> Locator:
+    """The figure called `name` once it says `text`; while the page changes, what it showed before may stand beside it."""
+    return page.get_by_test_id("stMetric").filter(has_text=name).filter(has_text=text)
+
+
 def end(page: Page) -> None:
     page.get_by_role("button", name="End recording").click()
     expect(page.get_by_text("The recording has ended")).to_be_visible()
@@ -36,11 +41,11 @@ def test_an_engine_is_seen_live_and_recorded_until_told(open_page, engine: Metri
     expect(page.get_by_text("Recorded, not live")).to_be_visible()
     watch(page, engine)
     expect(page.get_by_text("Connected")).to_be_visible()
-    expect(page.get_by_test_id("stMetric").filter(has_text="KV usage")).to_contain_text("50.0")
+    expect(metric(page, "KV usage", "50.0")).to_be_visible()
 
     engine.text = metrics_text(usage=0.75, running=9, preemptions=2)
-    expect(page.get_by_test_id("stMetric").filter(has_text="KV usage")).to_contain_text("75.0")
-    expect(page.get_by_test_id("stMetric").filter(has_text="Preemptions")).to_contain_text("2 in the last")
+    expect(metric(page, "KV usage", "75.0")).to_be_visible()
+    expect(metric(page, "Preemptions", "2 in the last")).to_be_visible()
     expect(page.locator(".js-plotly-plot").first).to_be_visible()
 
     engine.stop()
@@ -54,7 +59,7 @@ def test_an_engine_is_seen_live_and_recorded_until_told(open_page, engine: Metri
 
     page.get_by_role("button", name="Replay", exact=True).click()
     expect(page.get_by_text(re.compile("^Recording 127"))).to_be_visible()
-    expect(page.get_by_test_id("stMetric").filter(has_text="KV usage")).to_contain_text("75.0")
+    expect(metric(page, "KV usage", "75.0")).to_be_visible()
     page.get_by_role("button", name="Close").click()
 
 
