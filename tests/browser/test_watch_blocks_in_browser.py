@@ -21,6 +21,7 @@ def held(open_page, **fields: object) -> Page:
 
 
 def _is_clean(page: Page) -> None:
+    page.wait_for_function("document.querySelector('[data-stale=true]') === null")  # what waits for news is dimmed
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     found = Axe().run(page).response["violations"]
     assert [(each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
