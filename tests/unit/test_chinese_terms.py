@@ -19,7 +19,7 @@ CHINESE = next(path for path in TRANSLATIONS if "zh_CN" in path.parts)
 # An English pattern, and the term that a translation of it holds; both columns stand in docs/translating.md.
 TERMS = {
     r"preempt": "抢占",
-    r"prefix cach(e|ing)\b": "前缀缓存",
+    r"prefix cache?(ing)?\b": "前缀缓存",
     r"kv cache": "KV 缓存",
     r"\bpool\b": "缓存池",
     r"activation": "激活",
@@ -41,7 +41,7 @@ TERMS = {
     r"block tables?\b": "块表",
     r"speculative decoding": "投机解码",
     r"\bprompts?\b": "提示词",
-    r"recomput": "重新计算",
+    r"recompute|recomputing|recomputation": "重新计算",
     r"\bworkload": "负载",
     r"swap space": "交换空间",
     r"throughput": "吞吐",
