@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -12,10 +13,12 @@ from streamlit.testing.v1 import AppTest
 
 from live import monitor, nvml
 from pages.parts import card_input, compare_progress
+from planner import dry_run, fewest_cards
 from planner.budget import plan
 from planner.model_catalog import catalogue_documents
 from planner.planning import facts_for
 from planner.request import EngineFlags, PlanRequest
+from planner.served_load import ServedLoad, serve
 from tests.fakes.hub_server import FakeRepo, HubServer, running_hub, safetensors_bytes
 from tests.fakes.metrics_server import metrics_server, metrics_text
 
@@ -334,8 +337,17 @@ def test_the_limit_that_this_machines_driver_enforces_goes_before_the_makers(ope
     assert "700 W a card, the maker's maximum board power" in said(app)
 
 
+def until_stopped(*args: Any, should_stop: Callable[[], bool], **fields: Any) -> ServedLoad:
+    """The served load of a simulation that is under way until somebody stops it."""
+    deadline = time.monotonic() + 90
+    while not should_stop() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return serve(*args, should_stop=should_stop, **fields)
+
+
 def test_a_long_search_shows_how_far_it_is_and_can_be_stopped(open_page, monkeypatch) -> None:
     monkeypatch.setattr(compare_progress, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(fewest_cards, "serve", until_stopped)
     cards = "T4|RTX A4000|L4|A10|GeForce RTX 4090|L40S|A100 80GB SXM"
     app = open_page(fit=f"view!cards~users!400~search_cards!{cards}~most_cards!16")
 
@@ -350,6 +362,7 @@ def test_a_long_search_shows_how_far_it_is_and_can_be_stopped(open_page, monkeyp
 
 def test_a_long_dry_run_can_be_stopped_and_started_again(open_page, monkeypatch) -> None:
     monkeypatch.setattr(compare_progress, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(dry_run, "serve", until_stopped)
     app = open_page(fit="view!dry_run~most_users!2048")
 
     app.button(key="compare_stop_dry").click().run()
