@@ -185,6 +185,7 @@ def test_recordings_stand_in_the_platforms_folder(environment, platform, end):
 def test_the_application_starts_and_stops_the_recorders(tmp_path, monkeypatch):
     import app  # noqa: PLC0415  it imports Streamlit
 
+    monitor_module.stop_process_monitor()  # another test's, if there is one
     monkeypatch.setenv("KVSCOPE_RECORDINGS", str(tmp_path))
     Store.create(tmp_path / "run.kvscope", About(source="http://127.0.0.1:9", interval_ms=200)).close()
 
