@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from dataclasses import replace
 
+from pages.parts.side_job import SideJob
 from pages.parts.simulate_setup import Setup
 from pages.parts.simulate_v0 import V0Run
 from pages.parts.step_player import StepPlayer
@@ -13,11 +12,10 @@ from planner.contiguous import POLICIES, ContiguousResult, simulate_contiguous
 from planner.facts import PlanError
 from planner.simulate import SimulationResult, simulate
 
-_FORSAKEN_AFTER_SECONDS = 60.0  # nobody asked for so long: the reader has gone
 _MOST_CONTIGUOUS_STEPS = 4_000_000  # steps × requests at once
 
 
-class SimulationJob:
+class SimulationJob(SideJob):
     """One simulation under way or done. `is_done` comes last: then either `result` or `problem` is set."""
 
     def __init__(self, setup: Setup) -> None:
@@ -29,28 +27,10 @@ class SimulationJob:
         self.player: StepPlayer | None = None  # made by whoever looks first
         self.v0: tuple[tuple[int, str, bool], V0Run] | None = None  # the same, with what it was asked for
         self.problem: PlanError | None = None
-        self._is_stopping = False
-        self._asked_at = time.monotonic()
-        self._thread = threading.Thread(target=self._work, name="simulation", daemon=True)
-        self._thread.start()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether there is nothing more to wait for."""
-        return not self._thread.is_alive()
-
-    def wait(self, seconds: float) -> bool:
-        """Whether the job is done after at most `seconds`."""
-        self._asked_at = time.monotonic()
-        self._thread.join(seconds)
-        return self.is_done
-
-    def stop(self) -> None:
-        """End the job early; what was simulated until then stays."""
-        self._is_stopping = True
+        self._begin("simulation")
 
     def _work(self) -> None:
-        options = replace(self.setup.options, progress=self._note, should_stop=self._should_stop)
+        options = replace(self.setup.options, progress=self._note, should_stop=self.should_stop)
         try:
             self.result = simulate(self.setup.config, self.setup.requests, options)
             self.contiguous = self._contiguous(self.result)
@@ -67,6 +47,3 @@ class SimulationJob:
 
     def _note(self, fraction: float, num_steps: int) -> None:
         self.fraction, self.num_steps = fraction, num_steps
-
-    def _should_stop(self) -> bool:
-        return self._is_stopping or time.monotonic() - self._asked_at > _FORSAKEN_AFTER_SECONDS

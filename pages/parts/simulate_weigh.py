@@ -5,14 +5,13 @@ Pure; knows no Streamlit.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pages.parts import simulate_words
 from pages.parts.language import mark, t
 from pages.parts.said import said
+from pages.parts.side_job import SideJob
 from pages.parts.simulate_setup import Setup
 from pages.parts.words import listed_long
 from planner.block_tradeoffs import (
@@ -31,7 +30,6 @@ from planner.simulator_config import FULL_ATTENTION, KvGroup, SimulatorConfig
 
 MOST_REQUESTS = 300
 _CONCURRENCIES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-_FORSAKEN_AFTER_SECONDS = 60.0
 CLAIM_CONCURRENCY, CLAIM_PAGED, CLAIM_BEFORE = 32, 0.95, 0.60
 SWITCHES: tuple[Switch, ...] = ("prefix_caching", "sliding_window", "hybrid_manager")
 SWITCH_WORDS = {
@@ -47,7 +45,7 @@ class _Part:
     work: Callable[[], None]
 
 
-class WeighJob:
+class WeighJob(SideJob):
     """The trade-offs of one setup under way; each list grows as its points are simulated."""
 
     def __init__(self, setup: Setup) -> None:
@@ -60,31 +58,13 @@ class WeighJob:
         self.switches: list[SwitchPoint] = []
         self.problem: PlanError | None = None
         self.num_done = 0
-        self._is_stopping = False
-        self._asked_at = time.monotonic()
         self._parts = self._all_parts()
-        self._thread = threading.Thread(target=self._work, name="trade-offs", daemon=True)
-        self._thread.start()
+        self._begin("trade-offs")
 
     @property
     def fraction(self) -> float:
         """How much of it is done, from 0 to 1."""
         return self.num_done / len(self._parts)
-
-    @property
-    def is_done(self) -> bool:
-        """Whether there is nothing more to wait for."""
-        return not self._thread.is_alive()
-
-    def wait(self, seconds: float) -> bool:
-        """Whether the job is done after at most `seconds`."""
-        self._asked_at = time.monotonic()
-        self._thread.join(seconds)
-        return self.is_done
-
-    def stop(self) -> None:
-        """End the job after the simulation that runs now."""
-        self._is_stopping = True
 
     def _all_parts(self) -> list[_Part]:
         most = max(min(self.plain_config.max_num_seqs, len(self.requests)), min(64, len(self.requests)))
@@ -129,7 +109,7 @@ class WeighJob:
 
     def _work(self) -> None:
         for part in self._parts:
-            if self._is_stopping or time.monotonic() - self._asked_at > _FORSAKEN_AFTER_SECONDS:
+            if self.should_stop():
                 return
             try:
                 part.work()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -302,7 +303,7 @@ def slow_simulate(real):
         stop = options.should_stop
         assert stop is not None
         while not stop():
-            simulate_job.time.sleep(0.02)
+            time.sleep(0.02)
         return real(config, requests, options)
 
     return simulate
